@@ -119,7 +119,7 @@ def _measure(side: str, url: str) -> None:
     kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", Server(url), User()), {}))
     kubernetes.get(
         APPLICATIONS, "argocd", "service-00000"
-    )  # so that neither side's imports are counted
+    )  # so that the imports of neither side are counted
     began = time.perf_counter()
     found = {"ours": ours, "theirs": theirs}[side](kubernetes)
     seconds = time.perf_counter() - began

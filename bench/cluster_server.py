@@ -47,7 +47,7 @@ def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def application(number: int, *, matching: bool) -> dict[str, Any]:
-    """Return an Application like an API server does, with managed fields, resources, and history."""
+    """Return an Application as an API server does, with managed fields, resources, and history."""
     name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
     image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
     managed = [

@@ -35,7 +35,7 @@ TARGET = Target(
 
 
 def figures() -> Iterator[Figure]:
-    """Yield one edit, compared with a load, and with load and dump."""
+    """Yield the cost of one edit, compared with a load, and with load and dump."""
     # The texts always differ, so that caches do not help.
     texts = (_text(number) for number in count())
     shown = f"one edit in a values file of {LINES:,} lines: find, read, write"

@@ -26,6 +26,6 @@ def shown(applications: str = "apps.json") -> str:
 
 
 def landed(repo: Path, wanted: Sequence[App], tag: str) -> None:
-    """Stop the measurement unless Git has the tag for all of these Applications."""
+    """Stop the measurement unless Git has the tag for all these Applications."""
     behind = [app.name for app in wanted if tag_at_tip(repo, app) != tag]
     assert not behind, f"{len(behind)} of {len(wanted)} Applications are not at {tag}: {behind[:3]}"

@@ -32,7 +32,7 @@ class Far:
             threading.Thread(target=self._connection, args=(client,), daemon=True).start()
 
     def _connection(self, client: socket.socket) -> None:
-        time.sleep(2 * DELAY)  # the handshake, which takes almost no time on this machine
+        time.sleep(2 * DELAY)  # for the TCP handshake, which takes almost no time on this machine
         server = socket.create_connection(("127.0.0.1", self._near))
         for one in (client, server):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,7 +55,7 @@ class _Talk:
         """Count a chunk."""
         if not self._kind:
             self._kind = "push" if b"receive-pack" in chunk else "fetch"
-            self._trips[self._kind] += 1  # the handshake
+            self._trips[self._kind] += 1  # for the TCP handshake
         if up and not self._waiting:
             self._trips[self._kind] += 1
         self._waiting = up

@@ -17,7 +17,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """`ours` must be at most `limit` times `theirs`."""
+    """Two measured sides: `ours` must be at most `limit` times `theirs`."""
 
     name: str
     ours: Side

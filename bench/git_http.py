@@ -1,4 +1,6 @@
-"""A Git server over HTTP with a login: Git's `http-backend` with persistent connections, like a Git host."""
+"""A Git server over HTTP with a login: Git's `http-backend` with persistent connections, as on a
+Git host.
+"""
 
 import base64
 import os

@@ -1,4 +1,6 @@
-"""500 Applications with one image in one repository, in one commit. Pollers make one commit per Application."""
+"""500 Applications with one image in one repository, updated in one commit. Pollers make one commit
+per Application.
+"""
 
 from collections.abc import Iterator
 from itertools import count
@@ -68,7 +70,7 @@ class Many:
         return spent
 
     def pushes(self) -> int:
-        """Return the number of pushes for one event that updates all Applications."""
+        """Return the number of pushes that one event needs to update all Applications."""
         calls = record(self.where, event.command(next(self.tags), self.all))
         return sum("push" in call.argv for call in calls)
 
@@ -77,7 +79,9 @@ class Many:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield all Applications in one run, compared with a single one, and with pollers."""
+    """Yield the time to update all Applications in one run, compared with a single Application, and
+    with pollers.
+    """
     with TemporaryDirectory() as name:
         many = Many(room(Path(name)))
         assert many.pushes() == 1, "not in one push"

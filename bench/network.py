@@ -1,7 +1,7 @@
 """The cost of a run with a Git server 30 ms away (each way), compared with clone, edit, commit, and push.
 
-It is measured over HTTP with a login, with a server that supports all filters and one that rejects tree filters, like
-GitHub, and over SSH.
+It is measured over SSH, and over HTTP with a login: with a server that supports all filters, and
+with one that rejects tree filters, like GitHub.
 """
 
 import json
@@ -23,7 +23,7 @@ from bench.repository_size import CLONE, SHOWN
 
 ROUNDS = 5
 ONE = material.apps(1)
-# files → (limit as a multiple of the clone's time, round trips)
+# files → (limit as a multiple of the clone's time, number of round trips)
 SIZES = {
     1_000: (1.25, 11),
     5_000: (1.25, 11),

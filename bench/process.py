@@ -52,7 +52,7 @@ def room(folder: Path) -> Room:
 def run(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
     """Run a program and return its cost.
 
-    If it fails, the measurement stops, because the figure would be meaningless.
+    If the program fails, the measurement stops, because the figure would be meaningless.
     """
     return wait(start(where, argv, environment))
 

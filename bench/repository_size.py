@@ -40,7 +40,9 @@ class Place(NamedTuple):
         return spent
 
     def clone(self) -> float:
-        """Make the same change with a clone and return the seconds. The clone stays for further measurements."""
+        """Make the same change with a clone and return the seconds. The clone is kept for further
+        measurements.
+        """
         tag, work = self._next(), self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         script = CLONE.format(url=f"file://{self.repo}", work=work, tag=tag, file=ONE[0].override)
@@ -49,7 +51,7 @@ class Place(NamedTuple):
         return spent
 
     def peak(self) -> int:
-        """Return the peak disk usage in bytes after any git command."""
+        """Return the highest disk usage in bytes after any of a run's git commands."""
         return max(
             call.bytes
             for call in record(self.where, event.command(self._next(), self.applications))
@@ -63,7 +65,9 @@ ONE = material.apps(1)
 
 
 def figures() -> Iterator[Figure]:
-    """Yield a repository with 100,000 files, compared with a clone of it, and with one that has 1,000 files."""
+    """Yield the cost of a run on a repository with 100,000 files, compared with a clone, and with a
+    run on 1,000 files.
+    """
     with TemporaryDirectory() as large_folder, TemporaryDirectory() as small_folder:
         large, small = _place(Path(large_folder), LARGE), _place(Path(small_folder), SMALL)
         ours, theirs = alternate(ROUNDS, large.update, large.clone)

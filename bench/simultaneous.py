@@ -37,7 +37,7 @@ class Crowd:
         ]
 
     def check(self, tag: str, commits: int) -> None:
-        """Stop unless every run made its own commit in a linear history."""
+        """Stop the measurement unless every run made its own commit, in a linear history."""
         event.landed(self.repo, self.apps, tag)
         assert material.git(self.repo, "rev-list", "--count", "main") == str(commits), (
             "not one commit per run"
@@ -48,7 +48,7 @@ class Crowd:
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield simultaneous runs, compared with sequential runs."""
+    """Yield the time of simultaneous runs, compared with that of sequential runs."""
     try:
         subprocess.run([*ALONE, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:

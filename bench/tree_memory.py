@@ -1,6 +1,8 @@
-"""`python tree_memory.py PROGRAM ARGUMENT…`: run a program, and print the peak memory of it and its children.
+"""`python tree_memory.py PROGRAM ARGUMENT…`: run a program, and print the peak memory of the
+program and its children.
 
-The number is in bytes. Memory shared by several processes counts once (Pss), as for a container's memory limit.
+The number is in bytes. Memory that several processes share counts once (Pss), as it does for a
+container's memory limit.
 """
 
 import subprocess
@@ -14,7 +16,7 @@ def held(pid: int) -> int:
             own = next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return own * 1024 + sum(held(int(child)) for child in file.read().split())
-    except (OSError, StopIteration):  # it has exited
+    except (OSError, StopIteration):  # the process has exited
         return 0
 
 

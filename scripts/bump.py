@@ -20,9 +20,10 @@ VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Z
 _V = VERSION.pattern
 _SHORTEST = _V.replace(
     "]+)?", "]+?)??"
-)  # the suffix of the action image may follow the version: v1.2.0-action
+)  # the suffix of the action's image may follow the version: v1.2.0-action
 
-# The files with a version, and their patterns. The surrounding text stays. The first file is the source.
+# The files with a version, and their patterns. The surrounding text is kept. The first file is the
+# source.
 PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SOURCE, (rf'^__version__ = "({_V})"$',)),
     ("Dockerfile", (rf"^ARG VERSION=({_V})$",)),
@@ -39,7 +40,8 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".github/ISSUE_TEMPLATE/*", ()),
     ("tests/data/help/*", ()),
 )
-# In all files: images (mirrored or not), bundles, the action, the component, the package, and files of a tag.
+# Patterns for all files: images (mirrored or not), bundles, the action, the component, the package,
+# and links to files at a tag.
 NAMED = (
     rf"/image-update(?:/bundle)?[:@]v({_SHORTEST})(?=-action\b|[^0-9A-Za-z.-]|$)",
     rf"raw\.githubusercontent\.com/argocd-image-update/image-update/v({_V})/",

@@ -25,10 +25,11 @@ _MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[
 BASE = f"localhost/image-update-base:{_MADE_BY}"
 MACHINE = dict(
     os.environ
-)  # this machine's package settings, before a test's clean environment hides them
+)  # this machine's package settings, read before a test's clean environment hides them
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
-_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"  # with links, like debootstrap, because the usrmerge package requires perl
+# with symlinks, like debootstrap, because the usrmerge package requires perl
+_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
 _MIRROR = "http://deb.debian.org/debian"
 # The official slim images also leave these out, as well as the bytecode of the standard library.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
@@ -109,7 +110,7 @@ def size(image: str) -> int:
 def environment() -> Mapping[str, str]:
     """Return the variables that point buildah and podman to their configuration and to the store in `.cache`."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # overlays cannot be nested
+    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # overlay mounts cannot be nested
     _write(
         "storage.conf",
         f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n',
@@ -206,7 +207,9 @@ def _filesystem() -> str:
 
 
 def _write(name: str, text: str) -> Path:
-    """Write a cache file and return its path. Unchanged files are not rewritten, because another process may read them."""
+    """Write a cache file and return its path. Unchanged files are not rewritten, because another
+    process may be reading them.
+    """
     path = CACHE / name
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         new = path.with_name(f"{name}.{os.getpid()}")

@@ -124,9 +124,10 @@ class Host:
     variable: str
     result: str = ""
     hidden: str = ""
-    settled: tuple[str, ...] = ()  # options that the host sets itself, so they are not parameters
+    # options that the host sets itself, which are therefore not parameters
+    settled: tuple[str, ...] = ()
     paths: str = ""  # base of relative paths
-    values: Mapping[str, str] = field(default_factory=dict)  # instead of the plain parameter
+    values: Mapping[str, str] = field(default_factory=dict)  # used instead of the plain parameter
     words: Mapping[str, tuple[str, str]] = field(
         default_factory=dict
     )  # a different default and help text
@@ -315,7 +316,7 @@ def _declared(host: Host, one: Parameter) -> str:
 def _variables(host: Host) -> Iterator[str]:
     for one in of_host(host):
         handed_over = one.name == "command" or (one.name == "options" and host.array)
-        if not handed_over:  # passed as arguments instead
+        if not handed_over:  # the others are passed as arguments
             value = host.values.get(one.name) or host.reference.format(name=one.name)
             yield host.variable.format(variable=one.variable, value=value)
 

@@ -25,7 +25,7 @@ CELL, LINE, MARGIN, BAR = (
     19,
     14,
     36,
-)  # pixels: column width, line height, padding, title bar
+)  # pixels: column width, line height, padding, and title bar
 STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
 LOOK = """\
 .back{fill:#ffffff}.edge{fill:none;stroke:#d0d7de}.bar{fill:#f6f8fa}.dot{fill:#c8cfd6}

@@ -1,7 +1,8 @@
 """Write `tests/data/schemas.json`, the rules in the hosts' schemas: `SCHEMAS_DIR=folder python -m scripts.schemas`.
 
-The schemas of Tekton, Argo CD, Argo Workflows, Argo Events, and GitHub are several megabytes in size, mostly because of
-descriptions and repeated Kubernetes types. The file keeps every rule that a validator applies, and each type once.
+The schemas of Tekton, Argo CD, Argo Workflows, Argo Events, and GitHub are several megabytes in
+size, mostly because of descriptions and repeated Kubernetes types. The file has every rule that a
+validator applies, and contains each type only once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _PLAIN = frozenset(
         "required", "type", "uniqueItems",
     )
 )  # fmt: skip
-_WORTH_A_NAME = 60  # characters. Shorter types are repeated
+_WORTH_A_NAME = 60  # characters; shorter types are repeated
 
 Schema = Any  # a mapping or a boolean
 Change = Callable[[Schema], Schema]

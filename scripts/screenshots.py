@@ -1,4 +1,5 @@
-"""Take the light and dark screenshots in docs/screenshots: a summary, a request, and the `status` and `report` pages.
+"""Take the light and dark screenshots in docs/screenshots: a summary, a request, and the pages of
+`status` and `report`.
 
 Run `python -m scripts.screenshots`. Requires chromium. The summary and the request come from the tests
 (tests/data/situations). The command generates the pages for a repository in a temporary folder.

@@ -1,4 +1,4 @@
-"""Run the shell blocks of some pages, so that the pages show the real output.
+"""Run the shell blocks on some pages, so that the pages show the real output.
 
 `python -m scripts.transcripts` runs the README and the tutorial in a temporary folder, and writes the output to the
 `text` block after each `sh` block. tests/test_tutorial.py compares them. Blocks below a comment `not run: why` are

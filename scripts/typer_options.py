@@ -1,6 +1,6 @@
 """The options of each command, read from Typer.
 
-Documentation and manifests are generated from them and compared with them.
+Documentation and manifests are generated from them, and compared with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from task.settings import EVENT, GROUPS
 
 REFERENCE = tuple(
     dict.fromkeys((EVENT, *GROUPS))
-)  # the groups, starting with the image, which most people need first
+)  # the order of the groups, starting with the image, which most people need first
 TyperParam = TyperOption | TyperArgument
 
 
@@ -39,7 +39,7 @@ def all_options() -> tuple[TyperParam, ...]:
         "run",
         "rollback",
         *commands(),
-    )  # most commands have the same options as these two, or fewer
+    )  # most commands have the same options as these two, or fewer of them
     found = {(name_of(one), one.help): one for command in order for one in options_of(command)}
     return tuple(
         one for panel in REFERENCE for one in found.values() if one.rich_help_panel == panel

@@ -18,7 +18,7 @@ WORD = re.compile(r"(?<!\S)(\S{3,44})(?!\S)")
 
 
 class Unbroken(Treeprocessor):
-    """Wrap each word of inline code in a span."""
+    """Wraps each word of inline code in a span."""
 
     def run(self, root: Element) -> None:
         """Process a page."""

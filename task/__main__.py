@@ -17,9 +17,9 @@ def main() -> None:
     """Run the command line, and exit with its exit code."""
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # as for stderr: the help has characters that are not in Latin-1
+        # as Python does for stderr, because the help contains characters that are not in Latin-1
         sys.stdout.reconfigure(errors="backslashreplace")
-    # the imports create hardly any garbage, and looking for it took a tenth of their time
+    # the imports create hardly any garbage, and collecting it took a tenth of their time
     gc.set_threshold(100_000)
     # A signal that arrives during the imports waits until there is a handler for it. Otherwise the
     # first process of a container would not get it at all (the kernel drops signals to PID 1
@@ -28,7 +28,8 @@ def main() -> None:
     shutdown.install()
     code = _run_command_line()
     _flush_output()
-    gc.freeze()  # otherwise the interpreter visits every object again before it exits: 0.05 s
+    # otherwise, the interpreter visits every object before it exits, which takes 0.05 s
+    gc.freeze()
     sys.exit(code)
 
 
@@ -55,10 +56,10 @@ def _run_command_line() -> int:
         from task.cli.app import main as run  # noqa: PLC0415
 
         code = run(sys.argv[1:])
-        shutdown.deaf()  # all results are written: it is too late to stop anything
+        shutdown.deaf()  # all results have been written, so it is too late to stop anything
     except shutdown.Stopped:
         code = shutdown.code()
-    except MemoryError:  # a second signal, while the first was being reported
+    except MemoryError:  # a second signal arrived while the first was being reported
         os.write(2, b"error: this step does not have enough memory\n  fix: raise its limit\n")
         code = int(Exit.TEMPORARY)
     return code
@@ -69,7 +70,7 @@ def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # the exit code already reports what could not be written
+        except OSError:  # the exit code already reports the failure to write
             abandon(stream)
 
 

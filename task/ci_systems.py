@@ -34,13 +34,14 @@ _PIPELINE = "run it in a pipeline that is triggered by a pull request"
 class RequestVariables(NamedTuple):
     """The variables for the pull request that a job runs for."""
 
-    numbers: tuple[str, ...]  # variables; the first one set is used
+    numbers: tuple[str, ...]  # the first variable that is set is used
     repositories: tuple[str, ...]
     hint: str = _PIPELINE
 
 
 class ComparedVariables(NamedTuple):
-    """The variables for what a job's request compares, in one situation of a CI system.
+    """The variables for the branches and commits that a job's request compares, in one situation in
+    a CI system.
 
     Without `base`, the base is the tip of the branch.
     """
@@ -55,18 +56,18 @@ class ComparedVariables(NamedTuple):
 
 @dataclass(frozen=True)
 class CiSystem:
-    """One CI system."""
+    """A CI system."""
 
     name: str
     marker: str  # the variable that distinguishes this system from others
     page: str  # the documentation of its variables
     origin: Origin
-    actor: str  # the variable with the person who started the pipeline
-    counter: Counter | None = None  # None if its jobs do not have their run's number
-    # None for Actions, where GITHUB_REF or the event file has the request
+    actor: str  # the variable that names the person who started the pipeline
+    counter: Counter | None = None  # None if its jobs do not know their run's number
+    # None for GitHub Actions, where GITHUB_REF or the event file identifies the request
     request: RequestVariables | None = None
     situations: tuple[ComparedVariables, ...] = ()  # the first with all variables set
-    # the variable with the job's token for requests, and the variable with the token's server
+    # the variables with the job's token for requests, and with the server that accepts the token
     token: tuple[str, str] | None = None
     urls_with_token: tuple[str, ...] = ()  # variables with a URL that contains the job's token
 

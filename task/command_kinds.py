@@ -20,7 +20,8 @@ class CommandKind:
     deploys_only: bool = False  # the CI job did not build the images
     lists_tags: bool = False  # it looks up the newest tags in the registries
     lists_mistakes: bool = False  # an unreadable source is only a finding
-    for_ci: bool = False  # CI systems call it: it hands over results, whether it succeeds or fails
+    # CI systems call it, so it hands over results whether it succeeds or fails
+    for_ci: bool = False
     reports: bool = False  # its result is a report of decisions
 
 

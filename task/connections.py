@@ -23,7 +23,7 @@ from task.errors import NoAnswerError
 from task.urls import origin
 
 _SEE = "(see HTTPS_PROXY and NO_PROXY)"
-# Also raised for the requested URL, but only a proxy's URL is written by hand.
+# These can also be about the requested URL, but only a proxy's URL is written by hand.
 _WRONG_PROXY = (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)
 _TIMEOUTS = (
     requests.exceptions.Timeout,
@@ -65,12 +65,12 @@ class Connections:
         if server_name:
             tls = {"server_hostname": server_name, "assert_hostname": server_name}
         if more_ca and verify:
-            # requests adds its own bundle to this
+            # requests adds its own CA bundle to this context
             tls["ssl_context"] = _context_with(more_ca)
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
 
-        # what requests calls `verify`: whether to verify a certificate, or the file to do it with
+        # the argument `verify` of requests: whether to verify certificates, or the CA file to use
         self._verify: bool | str = False
         if verify:
             self._verify = ca_file or True
@@ -97,9 +97,9 @@ class Connections:
         """Send a request, and yield its response, and an event that is set if the request was
         aborted, because it took too long or a signal arrived.
 
-        `login` are the headers for authentication. Our client certificate is sent only to a
-        `known` server. `timeout` has the seconds for connecting and for silence; `total` is for the
-        whole response. `what` are more arguments for requests, such as `params`.
+        `login` has the authentication headers. Our client certificate is sent only to a `known`
+        server. `timeout` has the seconds for connecting and for silence, and `total` is the limit
+        for the whole response. `what` has more arguments for requests, such as `params`.
         """
         with (
             _abort_after(total) as aborted,
@@ -125,8 +125,8 @@ class Connections:
     def no_answer(self, error: Exception, url: str) -> NoAnswerError:
         """Return the error to raise for a request to `url` that has failed with `error`.
 
-        It has our own message, because messages from requests contain the whole URL, and a proxy's
-        URL may contain its password.
+        The error has our own message, because messages from requests contain the whole URL, and a
+        proxy's URL may contain a password.
         """
         server = origin(url)
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
@@ -158,7 +158,7 @@ class Connections:
 
     def _is_proxied(self, url: str) -> bool:
         """Return whether requests to this URL go through a proxy."""
-        with suppress(ValueError):  # it may not be a URL
+        with suppress(ValueError):  # the value may not be a URL
             own_proxies = dict(self._proxies or {})
             settings = self._session.merge_environment_settings(url, own_proxies, None, None, None)
             proxy = requests.utils.select_proxy(url, settings["proxies"])
@@ -167,7 +167,9 @@ class Connections:
 
 
 def _context_with(more_ca: str) -> ssl.SSLContext:
-    """Return a TLS context with more certificate authorities. Raises `NoAnswerError`."""
+    """Return a TLS context that trusts additional certificate authorities. Raises
+    `NoAnswerError`.
+    """
     context = ssl.create_default_context()
     try:
         context.load_verify_locations(cadata=more_ca)
@@ -280,8 +282,8 @@ def _abort_after(seconds: float) -> Iterator[threading.Event]:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:
-        """Abort the request after `seconds`, in a thread of its own."""
-        # the first abort may come before the connection is open, so it is repeated
+        """Abort the request after `seconds`. Runs in a separate thread."""
+        # the connection may not be open yet at the first attempt, so it is repeated
         while not finished.wait(_AGAIN if aborted.is_set() else seconds):
             abort()
 

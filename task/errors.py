@@ -80,7 +80,9 @@ class Troubled:
 
 
 class Malformed(ValueError):
-    """A value in an external format cannot be parsed. The caller knows where the value is from."""
+    """A value in an external format cannot be parsed. The caller knows where the value
+    comes from.
+    """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -156,8 +158,8 @@ class SourceError(TaskError):
 
 
 class RepositoryError(TaskError):
-    """The Git repository rejected the operation permanently: a hook, a protected branch, not found,
-    or no permission.
+    """The Git repository permanently rejected the operation, because of a hook, a protected branch,
+    a missing repository, or a missing permission.
     """
 
     exit = Exit.ACCESS
@@ -165,7 +167,7 @@ class RepositoryError(TaskError):
 
 
 class CredentialsError(TaskError):
-    """The credentials, key, host key, or certificate were not accepted. For the platform team."""
+    """The credentials, key, host key, or certificate was not accepted. For the platform team."""
 
     exit = Exit.ACCESS
     rule = "credentials"
@@ -293,17 +295,17 @@ PRECEDENCE = (
 
 
 def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Exit:
-    """Return the exit code of a run with these troubles: of the codes of all errors, the first in
+    """Return the exit code of a run with these troubles: the errors' code that comes first in
     `PRECEDENCE`, or 0 if there are no errors.
 
     `before` is the run's code without these troubles, and counts like an error's code.
     """
-    # an error without an exit code of its own counts as one in the configuration
+    # an error without its own exit code counts as a configuration error
     codes = {
         trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"
     }
     for code in PRECEDENCE:
         if code in codes or code == before:
             return code
-    has_other_code = bool(codes or before)  # one that is not in `PRECEDENCE`
+    has_other_code = bool(codes or before)  # the code is not in `PRECEDENCE`
     return Exit.DEFECT if has_other_code else Exit.OK

@@ -19,8 +19,8 @@ import time
 from task.errors import ExhaustedError, UnreachableError, UsageError
 
 LARGEST = 10_000_000  # bytes; certificates, keys, and settings need a few hundred thousand at most
-PATIENCE = 120.0  # seconds that a program in `<(…)` may be silent
-_NO_SIZE = 1_000_000  # bytes to read of a file that reports size 0, as in /proc and /sys
+PATIENCE = 120.0  # how many seconds a program in `<(…)` may be silent
+_NO_SIZE = 1_000_000  # bytes to read from a file that reports size 0, as files in /proc and /sys do
 _PIECE = 1 << 20
 # files that the shell has opened for us: `<(command)`
 _OWN = (
@@ -40,10 +40,11 @@ _SHORT = 60
 
 
 def read_file(path: str, most: int = LARGEST) -> bytes:
-    """Return the content of a file, of at most `most` bytes.
+    """Return the content of a file, which may have at most `most` bytes.
 
-    Raises `OSError` with the reason in `strerror`: not a file, too large, or reading would block.
-    /dev/null is an empty file. A pipe is read only if the shell has opened it for us: `<(command)`.
+    Raises `OSError` with the reason in `strerror`: it is not a file, it is too large, or reading it
+    would block. /dev/null is an empty file. A pipe is read only if the shell has opened it for us:
+    `<(command)`.
     """
     # O_NONBLOCK: neither opening nor reading a pipe may block
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

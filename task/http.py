@@ -36,7 +36,7 @@ _GZIP = (
     "identity",
     "gzip",
     "x-gzip",
-)  # the values of `Content-Encoding` that match our request
+)  # the values of `Content-Encoding` that our request allows
 
 # returns the authentication headers; called for each request, because tokens expire
 Login = Callable[[], Mapping[str, str]]
@@ -123,7 +123,7 @@ class Http:
             proxy=proxy,
             server_name=server_name,
         )
-        self._slow_seconds = 0.0  # taken by all slow responses together
+        self._slow_seconds = 0.0  # seconds taken by all slow responses together
 
     def ask(
         self,
@@ -219,8 +219,8 @@ class Http:
     ) -> Response:
         """Send a request once, log it, and return the response, which may be a redirect.
 
-        `content` are its `params`, `json`, and `data`. Credentials are left out if the URL is not
-        at our service. Raises `NoAnswerError`.
+        `content` has its `params`, `json`, and `data`. Credentials are left out if the URL does not
+        belong to our service. Raises `NoAnswerError`.
         """
         is_own_origin = origin(url) == origin(self.base)
         login = {}
@@ -272,7 +272,7 @@ class Http:
         return response
 
     def _refuse_slow_server(self, url: str) -> None:
-        """Raise `NoAnswerError` if slow responses have already taken too long, all together."""
+        """Raise `NoAnswerError` if slow responses have already taken too long in total."""
         most = self._limits.slow  # 0 means no limit
         if most and self._slow_seconds > most:
             raise NoAnswerError(

@@ -173,8 +173,8 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
 
 
 def cut_ranges(text: str) -> dict[int, int]:
-    """Return the parts of an `image-list` that are not entries, but the rest of a version range
-    that contains a comma. Each part is mapped to the entry that it belongs to.
+    """Return the parts of an `image-list` that are not entries, but belong to a version range that
+    contains a comma. Each part is mapped to the entry that it belongs to.
 
     Both are indices in `split_image_list`: `web=acme/web:>=1.0,<2` has `{1: 0}`. Otherwise, `<2`
     would be an image, and the entry would accept 2.5.0.
@@ -220,7 +220,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split_alias(text: str) -> tuple[str, str]:
-    """Split an `image-list` entry `alias=reference` into both. The alias is "" if there is none.
+    """Split an `image-list` entry, `alias=reference`, into the alias (or "") and the reference.
     Raises `Malformed` if the `=` is part of a version range.
     """
     if "=" not in text:
@@ -266,7 +266,8 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
-    """Return the image with this name, which has no tag and digest, such as `ghcr.io/acme/web`.
+    """Return the image with this name, which does not include a tag or digest, such as
+    `ghcr.io/acme/web`.
 
     `any_case` allows uppercase letters. Raises `Malformed`, which quotes the whole `text`, if the
     name is invalid.

@@ -27,14 +27,14 @@ Grouping = Literal["repository", "project", "application", "image"]
 
 
 class Versioned:
-    """A record with a tag and a digest. Each is "" if there is none."""
+    """A record with a tag and a digest, each of which may be ""."""
 
     tag: str
     digest: str
 
     @property
     def version(self) -> str:
-        """Return `tag`, `tag@digest` or the digest alone."""
+        """Return `tag`, `tag@digest`, or just the digest."""
         if self.tag and self.digest:
             return f"{self.tag}@{self.digest}"
         return self.tag or self.digest
@@ -93,14 +93,14 @@ class Source:
     revision: str = ""  # "" and "HEAD": the repository's default branch
     chart: str = ""
     ref: str = ""
-    kind: Kind = ""  # from the status, or else the spec's section; "" until Git is read
+    kind: Kind = ""  # from the status, otherwise from the section in the spec; "" until Git is read
     section: Kind = ""  # the section in the spec for this source
     parameters: tuple[Parameter, ...] = ()  # helm.parameters
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
     values: str = ""  # helm.valuesObject, else helm.values, as YAML
-    values_field: str = ""  # which of the two it is
+    values_field: str = ""  # which of the two fields that is
     file_parameters: tuple[str, ...] = ()  # the names in helm.fileParameters
     recurse: bool = False  # directory.recurse
     name: str = ""  # the name of one of several sources, for Argo CD's own commands
@@ -159,7 +159,7 @@ class Tracker:
 
 @dataclass(frozen=True)
 class Application(Tracker):
-    """An Argo CD Application, with what is needed to read its annotations."""
+    """An Argo CD Application, with the data needed to read its annotations."""
 
     multi: bool = False  # whether it has spec.sources instead of spec.source
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
@@ -229,9 +229,10 @@ class Target:
     application: str = ""  # namespace/name
     alias: str = ""
     recurse: bool = False  # for manifests: include subfolders
-    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    # whether the spec's parameters, images, and env are carried along; None: only into our own and
-    # new lists
+    # other spellings of `path`, used if they exist and `path` does not
+    fallbacks: tuple[str, ...] = ()
+    # whether the spec's parameters, images, and env are carried along; None means only into our own
+    # lists and new ones
     carry: bool | None = None
     managed: tuple[
         str, ...
@@ -279,17 +280,17 @@ class Snapshot:
     message: str = ""  # that commit's message
     memory_files: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
-    # the memory branch and tip that `memory_files` is from, if its base is gone and this base has
-    # none
+    # the name and tip of the memory branch that `memory_files` comes from, if this base has no
+    # memory branch, and has taken over the one of a base that is gone
     inherited: tuple[str, str] | None = None
-    renamed_from: str = ""  # that base
-    # memory branches whose base is gone and that this base cannot take over, with the name of that
-    # base
+    renamed_from: str = ""  # the base that is gone
+    # memory branches whose base is gone, and which this base cannot take over, each with the name
+    # of its base
     orphaned: tuple[tuple[str, str], ...] = ()
     prefix: str = "image-update"  # of our own branches
-    # the part of the memory branch that is ignored, in words, because no allowed key signed it
+    # the part of the memory branch that is ignored because no allowed key signed it, in words
     unsigned: str = ""
-    # at the default branch's tip, if that is a different commit
+    # the files at the default branch's tip, if that is a different commit
     default: Files = field(default_factory=dict)
 
 
@@ -300,9 +301,9 @@ class Head:
     branch: str
     tip: str  # commit id
     tree: str
-    parent: str  # "" if the commit has no or several parents
+    parent: str  # "" if the commit does not have exactly one parent
     message: str = ""
-    by: str = ""  # its author
+    by: str = ""  # the commit's author
 
 
 @dataclass(frozen=True)
@@ -368,8 +369,8 @@ class LandedCommit:
 
 @dataclass(frozen=True)
 class FileVersion:
-    """A version of a file on a branch, and the commit that wrote it. These fields are "" if the
-    commit is too far back.
+    """A version of a file on a branch, and the commit that wrote it. The commit's fields are "" if
+    it is too far back.
     """
 
     text: str | None  # None if there was no file, or if it is not text
@@ -396,7 +397,7 @@ class Question:
     ] = ()  # "os/arch[/variant]": only these members of an index count; () means all
     secret: str = ""  # the `pull-secret` annotation, as written
     namespace: str = ""  # the Application's, because it may use secrets there
-    signed_by: KeySecret | None = None  # for a question about signatures, like the next one
+    signed_by: KeySecret | None = None  # for a question about signatures, like the next field
     demands: tuple[Demand, ...] = ()
 
 
@@ -436,16 +437,16 @@ class Proposed:
 
     url: str  # the web page
     number: str
-    # "gone": closed by the forge because its branch was deleted
+    # "gone" means closed by the forge because its branch was deleted
     state: Literal["open", "merged", "closed", "gone"]
     title: str = ""
     body: str = ""
     head_commit: str = ""
-    merge_commit: str = ""  # if merged
+    merge_commit: str = ""  # "" unless the request was merged
     conflicts: bool = False  # with its base, according to the forge
     # whether the forge will merge it automatically; None if unknown
     auto_merge: bool | None = None
-    thrown_out: str = ""  # why the merge queue removed it; "" if it did not, or a person did
+    thrown_out: str = ""  # why the merge queue removed it; "" if it did not, or if a person did
     note: str = ""  # a harmless failure, such as "GitHub cannot merge automatically here: …"
 
 
@@ -476,7 +477,7 @@ class Build:
     # --sequence
     counter: str = ""
     commit: str = ""
-    repository: str = ""  # that commit's repository, without userinfo
+    repository: str = ""  # the commit's repository, without userinfo
     created: str = ""  # RFC 3339, UTC
 
 
@@ -558,7 +559,7 @@ class Memory:
 class State:
     """The hold and the images' memories of an Application in a write-back file.
 
-    A state file has one for each such file.
+    A state file has one State for each write-back file.
     """
 
     hold: Hold | None = None  # on all images
@@ -728,14 +729,14 @@ class Verdict:
 class Compared:
     """The two sides that `check` compares: a base and a change."""
 
-    base: str  # a branch, tag or commit
+    base: str  # a branch, tag, or commit
     head: str
     repository: str = ""  # its URL; "" is the checkout in the current directory
     # the branch that the change will be merged into, according to the CI system. Its current tip is
     # the base, unless `base` is a commit: in a merge queue, that commit includes the requests
     # before this one
     branch: str = ""
-    # the forge's merge of both; it counts only if its parents are these two
+    # the forge's merge of the two sides; it only counts if these are its parents
     merge: str = ""
 
 
@@ -896,12 +897,12 @@ class Found:
     place: tuple[str, str, str] | None = None
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
     owner: Mapping[str, Any] | None = None  # that ApplicationSet
-    # the template of an ApplicationSet that could not be rendered; placeholders stand for unknown
+    # the template of an ApplicationSet that could not be rendered, with placeholders for unknown
     # text
     template: bool = False
     subject: str = ""  # "namespace/name" that the trouble is about
     text: str = ""  # of the file from Git, in which `lint` looks for lines
-    # the trouble is not a mistake, but advice about an unread source
+    # whether the trouble is advice about an unread source rather than a mistake
     advice: bool = False
 
     @property

@@ -33,7 +33,7 @@ def parsed_json(text: str | bytes) -> Any:
 
 def json_at(text: str, at: int) -> tuple[Any, int]:
     """Parse the JSON value that starts at the index `at`, with the rules of `parsed_json`. Return
-    the value and the index after it. Raises `ValueError`.
+    the value and the index where it ends. Raises `ValueError`.
     """
     try:
         value, end = _DECODER.raw_decode(text, at)
@@ -45,7 +45,7 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
     if may_be_deep and _is_deep(value):
         raise ValueError(_FLAW)
 
-    has_surrogates = "\\ud" in part or "\\uD" in part  # maybe: \ud7ff is not a surrogate
+    has_surrogates = "\\ud" in part or "\\uD" in part  # perhaps: \ud7ff is not a surrogate
     if has_surrogates:
         # the decoder joins pairs of surrogates, and replaces lone ones
         encoded = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
@@ -54,9 +54,7 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def _after_blanks(text: str, at: int) -> int:
-    """Return the index of the first character, from the index `at`, that is not whitespace in
-    JSON.
-    """
+    """Return the index of the first character at or after `at` that is not JSON whitespace."""
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at

@@ -78,7 +78,7 @@ _KNOWN = (
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAM = re.compile(r"[\w./+-]+")
-_FEW = 20  # words of a program's configuration that are checked
+_FEW = 20  # how many words of a program's configuration are checked
 _SCRIPT = 65536  # bytes to read from a script
 
 
@@ -108,7 +108,7 @@ def child_environment(
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable, judging by its name, has a secret that is not a cloud
+    """Return whether a variable, judging by its name, contains a secret that is not a cloud
     credential.
     """
     is_exempt = bool(_OF_CLOUDS.match(name) or _BASIC.fullmatch(name))
@@ -155,7 +155,7 @@ def _start_of_script(word: str, path: str) -> str:
 
 MEMORY = 1 << 30
 _LEAST = 64 << 20  # bytes; with less, git cannot read an ordinary repository
-# seconds for one repository, in addition to the time in which others may keep pushing to its
+# seconds for one repository, in addition to the time during which others may keep pushing to its
 # branches
 SPARE = 600.0
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
@@ -528,7 +528,8 @@ class Watch:
         """
         pause = min(_SLICE if handle is not None else 0.001, self._timeout)  # seconds
         while True:
-            # file descriptors: of outputs with bytes or at their end, and of the exited process
+            # the file descriptors of outputs with new bytes or at their end, and of the process if
+            # it has exited
             ready = {number for number, _ in poll.poll(pause * 1000)}
             for output in self._outputs:
                 if output.source in ready:

@@ -80,14 +80,14 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
     `unknown` completes the hint if the server cannot be queried, such as "whether the push
     arrived". Raises the errors of `send`.
     """
-    lost_response: UnreachableError | None = None  # the last one
+    lost_response: UnreachableError | None = None  # of the latest attempt
     for pause in (*_PAUSES, 0.0):  # no pause after the last attempt
         try:
             return send()
         except NotDoneError:
             raise
         except (Outpaced, RepositoryError):
-            # The conflict may be with our own first request, which was still in transit when we
+            # The conflict may be with our own first request, if it was still in transit when we
             # checked.
             if lost_response:
                 result = _arrived_or_unknown(landed, unknown, lost_response)

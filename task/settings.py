@@ -898,7 +898,7 @@ WRITING = (
     ResultOptions,
     RolloutOptions,
 )
-# run to promote
+# run, plan, scan, and promote
 UPDATING = (
     "application",
     RulesOptions,

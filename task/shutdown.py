@@ -123,8 +123,8 @@ def shield() -> Iterator[None]:
 def unheard() -> Iterator[None]:
     """Block signals in this thread until the end of the `with` block.
 
-    Threads and processes that are started inside it inherit this. A thread stays so: otherwise, it
-    could receive a signal, which would then not wake the main thread. A process has to call `hear`.
+    Threads and processes started inside the block inherit this. Threads keep signals blocked: a
+    signal that a thread received would not wake the main thread. Processes have to call `hear`.
     """
     mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -134,7 +134,7 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Unblock signals in this thread. Those that have arrived in the meantime are delivered now.
+    """Unblock signals in this thread. Signals that have arrived in the meantime are delivered now.
 
     A process that was started inside `unheard` also calls this.
     """

@@ -22,10 +22,10 @@ _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e010
 # Possible credentials in text: everything up to the last @ before a slash, a space, or a quote, if
 # a host may follow.
 _PLAIN = r"[^\s/'\"]*(?=@[\w\[.-])"
-# A password with an unescaped slash, quote, or space is in the position of a port. If it contains a
+# A password with an unescaped slash, quote, or space comes where a port could be. If it contains a
 # quote or a space, a host and a path must follow, and it must not begin with a space or a port:
-# `https://host: told by me@example.com` is a message. Both are bounded, so that long lines are not
-# slow.
+# `https://host: told by me@example.com` is a message. Both patterns are bounded, so that long lines
+# are not slow.
 _NO_PORT = r"(?!\d*(?:[/?#\s'\"]|$))"
 _SLASHED = rf"{_NO_PORT}[^\s'\"]{{0,2000}}(?=@[\w\[.-])"
 _QUOTED = rf"{_NO_PORT}(?!\s)(?:(?!://)[^\r\n]){{0,2000}}(?=@[\w.-]+(?::\d+)?(?:[/'\"]|$))"
@@ -218,7 +218,7 @@ def _json_escape(char: str) -> str:
 def go_float(number: float) -> str:
     """Return the shortest string that parses back to this number, like Go's %v.
 
-    The number must not be negative.
+    Negative numbers are not supported.
 
     Numbers from a million up have an exponent (`1e+06`). Python's `repr` uses one only from 1e16.
     """
@@ -316,7 +316,7 @@ def differ(word: str, other: str, limit: int) -> int:
                 swapped = row_before_last[j - 2] + 1  # `ab` for `ba`
                 distance = min(distance, swapped)
             row.append(distance)
-        # no later row has a smaller distance than the smallest of two rows in succession
+        # no later row can have a distance smaller than the smallest in two consecutive rows
         is_limit_reached = min(row) >= limit and min(last_row) >= limit
         if is_limit_reached:
             return limit

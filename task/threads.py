@@ -40,7 +40,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
     numbered_items = list(enumerate(items))  # the items that no thread has taken yet
-    numbered_items.reverse()  # the first item is taken first, from the end
+    numbered_items.reverse()  # items are taken from the end, so the first one is taken first
     lock = Lock()
 
     def worker() -> None:
@@ -65,7 +65,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
             thread.join()
     except shutdown.Stopped:
         with shutdown.shield():
-            numbered_items.clear()  # so that no thread takes another one
+            numbered_items.clear()  # so that no thread takes another item
             end = time.monotonic() + _TIDYING
             for thread in threads:
                 thread.join(max(0.0, end - time.monotonic()))

@@ -19,8 +19,9 @@ _PORTS = {
     "ssh": "22",
 }
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
-# Up to the last @ before the path: a password may contain an @, a #, or a ?. An unescaped slash in
-# it ends what programs treat as the host, but then the text after the colon is not a port.
+# Up to the last @ before the path: a password may contain an @, a #, or a ?. If a password contains
+# an unescaped slash, programs treat what comes before the slash as the host and port, but then the
+# port is not a number.
 _LOGIN = re.compile(r"(?<=://)([^/]*|[^/@:\[]*:(?!\d*(?:[/?#]|$)).*)@", re.DOTALL)
 _BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")  # git's `[user@host:port]:path`
 _IPV6 = re.compile(r"((?:[^/@\[\]]*@)?\[[0-9A-Fa-f:.]+\]):")
@@ -88,7 +89,7 @@ def origin(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return the URL for a log, without credentials and query. A signed URL's query is a secret."""
+    """Return the URL without credentials and query, for logs. A signed URL's query is a secret."""
     return f"{origin(url)}{split(url).path or '/'}"
 
 
@@ -163,7 +164,7 @@ def normal_url(url: str) -> str:
     scheme = scheme.lower()
     scheme = _SCHEMES.get(scheme, scheme)
     is_folder = not separator or scheme == "file"
-    if is_folder:  # its name is case-sensitive
+    if is_folder:  # the name is case-sensitive
         return f"file://{text.removeprefix('file://')}"
 
     parts = split(f"{scheme}://{after_scheme}")

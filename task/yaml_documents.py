@@ -28,7 +28,7 @@ from task.plain_data import parsed_json
 # Go's readers skip a byte order mark before the first word of each document, and two files may have
 # been concatenated.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-# In characters. There is no fallback above it, because the Python parser would take minutes.
+# In characters. Larger texts have no fallback, because the Python parser would take minutes.
 _LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # the key `<<`
@@ -110,8 +110,8 @@ class Dialect:
 
 
 def loaded(text: str, dialect: Dialect) -> list[Any]:
-    """Return the documents in a YAML string as dictionaries, lists, and what the `dialect` makes of
-    scalars. Raises `Malformed`.
+    """Return the documents in a YAML string as dictionaries, lists, and the values that `dialect`
+    converts scalars to. Raises `Malformed`.
     """
     documents: list[Any] = parsed(text.removeprefix("\ufeff"), _Builder(dialect).build)
     return documents
@@ -126,13 +126,13 @@ class _Builder:
         # The open containers: each with its pending key in a list (the key whose value comes next;
         # [] if there is none), and its anchor.
         self._stack: list[tuple[Any, list[Any], str | None]] = []
-        self._sizes = [0]  # sizes of the open containers, with aliases expanded
-        self._anchors: dict[str | None, tuple[Any, int]] = {}  # the values of anchors, and sizes
-        self._documents: list[Any] = []  # those that are complete
+        self._sizes = [0]  # the sizes of the open containers, with aliases expanded
+        self._anchors: dict[str | None, tuple[Any, int]] = {}  # each anchor's value and its size
+        self._documents: list[Any] = []  # the complete documents
 
     def build(self, events: Iterator[Any]) -> list[Any]:
-        """Return the documents in a stream of parser events. Raises `Malformed` for what the
-        dialect does not allow, and for an unknown anchor.
+        """Return the documents in a stream of parser events. Raises `Malformed` for anything that
+        the dialect does not allow, and for an unknown anchor.
         """
         for event in events:
             # PyYAML and ruamel.yaml have different classes with the same names
@@ -329,7 +329,9 @@ def _read_chunk(chunk: str, line: int) -> Iterator[ManifestDocument]:
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
-    """Return a key. A mapping or sequence cannot be one in Python, so its type stands for it."""
+    """Return a key. A mapping or sequence cannot be a key in Python, so its type is used
+    instead.
+    """
     if value is None or isinstance(value, (str, bool)):
         return value
     return str(type(value))

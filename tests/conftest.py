@@ -1,4 +1,6 @@
-"""The environment of all tests: nothing from the machine, and hypothesis with the same examples in every CI run."""
+"""The environment of all tests: it is isolated from the machine, and hypothesis uses the same
+examples in every CI run.
+"""
 
 import gc
 import os
@@ -25,7 +27,8 @@ settings.register_profile(
 )
 settings.load_profile("ci" if IN_CI else "dev")
 
-# The tests make many small files. In memory, end-to-end tests need an eighth less processor time than on ext4.
+# The tests make many small files. In memory, end-to-end tests need an eighth less CPU time than on
+# ext4.
 IN_MEMORY = Path("/dev/shm")
 ROOM = 4_000_000_000  # bytes
 if (
@@ -37,11 +40,12 @@ if (
     os.environ["TMPDIR"] = str(IN_MEMORY)
     tempfile.tempdir = None  # pytest has already looked for the folder
 
-# A background job of a shell ignores interrupts. The tests' processes must not inherit that.
+# A shell's background job ignores interrupts. The tests' processes must not inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Whole runs in their own processes, servers, services over HTTP, and laws with many examples. `make test` runs them.
+# Whole runs in their own processes, servers, services over HTTP, and property tests with many
+# examples. `make test` runs them.
 SLOW = {
     "test_ancestry.py",
     "test_application_source_runs.py",
@@ -157,7 +161,7 @@ SLOW = {
     "test_write_back_runs.py",
 }
 
-# Tests of the project's own files: they run little of the code, so their coverage is not measured.
+# Tests of the project's own files. They run little of the code, so their coverage is not measured.
 TEXTS = {
     "test_docs.py",
     "test_manifests.py",
@@ -178,15 +182,18 @@ WAITING = {
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return more workers than processors for whole runs, because these wait for servers and processes."""
+    """Return more workers than processors for whole runs, because they mostly wait for servers and
+    processes.
+    """
     processors = os.cpu_count() or 1
     return max(2, processors * 2 + 1 if _unmeasured(config) else processors)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the files that have none of the tests in question.
+    """Skip files without any of the selected tests.
 
-    Their imports take as long as the tests of a folder, and a worker with fewer modules starts programs faster.
+    Their imports take as long as a whole folder's tests, and a worker with fewer modules starts
+    programs faster.
     """
     if not collection_path.name.startswith("test_"):
         return None
@@ -198,14 +205,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_unmeasured(path: Path) -> bool:
-    """Tell whether all tests of a file run without measuring."""
+    """Return whether all tests in a file run without measuring coverage."""
     if path.name in TEXTS:
         return True
     return path.name in SLOW and "mark.measured" not in path.read_text()
 
 
 def _may_be_unmeasured(path: Path) -> bool:
-    """Tell whether a file may have tests that are not measured. The collection of all tests verifies it."""
+    """Return whether a file may have tests whose coverage is not measured. The collection of all
+    tests verifies this.
+    """
     return path.name in SLOW | TEXTS or any(
         word in path.read_text()
         for word in ("mark.slow", "mark.servers", "mark.unmeasured", "@given", "built")
@@ -213,24 +222,25 @@ def _may_be_unmeasured(path: Path) -> bool:
 
 
 def _measured(config: pytest.Config) -> bool:
-    """Tell whether only the tests run whose coverage is measured."""
+    """Return whether only tests run whose coverage is measured."""
     return "(measured or" in config.option.markexpr
 
 
 def _unmeasured(config: pytest.Config) -> bool:
-    """Tell whether only the tests run whose coverage is not measured."""
+    """Return whether only tests run whose coverage is not measured."""
     return "not measured" in config.option.markexpr
 
 
 def _quick(config: pytest.Config) -> bool:
-    """Tell whether this is `make check`."""
+    """Return whether this is `make check`."""
     return "not slow" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, which `make check` leaves out. Tests that need the built image come first.
 
-    Tests that mostly wait are spread over all others. Otherwise, the processors are idle at the end.
+    Tests that mostly wait are spread among all others. Otherwise, the processors would be idle at
+    the end.
     """
     waiting = [item for item in items if item.path.name in WAITING]
     items[:] = [item for item in items if item.path.name not in WAITING]
@@ -250,14 +260,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep fifteen thousand tests out of every later search for garbage."""
+    """Exclude the fifteen thousand collected tests from every later garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep all settings of the person, machine or CI system away from the tests."""
+    """Isolate the tests from all settings of the user, the machine, and the CI system."""
     environment = clean_environment(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         for name in set(os.environ) - set(environment):
@@ -269,7 +279,9 @@ def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _measured_processes(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
-    """Let the processes of a test marked `measured` measure their coverage, if that is measured at all."""
+    """Let the processes of a test marked `measured` measure their coverage, if coverage is measured
+    at all.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("measured"):
             for name, value in MEASURE.items():
@@ -279,7 +291,7 @@ def _measured_processes(request: pytest.FixtureRequest, _clean_room: None) -> It
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home for one test."""
+    """An empty home directory for one test."""
     folder = tmp_path / "home"
     folder.mkdir()
     for name, value in clean_environment(folder).items():
@@ -309,7 +321,7 @@ def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
-    """A web server with these repositories."""
+    """A web server that serves these repositories."""
     with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
         yield server
 

@@ -1,4 +1,6 @@
-"""What whole runs read as Applications: JSON and lists on standard input, folders, and manifests in Git."""
+"""Sources of Applications in whole runs: JSON and lists on standard input, folders, and manifests
+in Git.
+"""
 
 import json
 import os
@@ -64,10 +66,10 @@ def test_a_pipe_in_a_folder_is_skipped_with_a_warning(tmp_path: Path) -> None:
 def test_an_unreadable_folder_is_an_error_and_an_unreadable_subfolder_a_warning(
     closed: str, end: tuple[int, int]
 ) -> None:
-    """Below the one that is named it is a warning; the others count."""
+    """Below the named folder, it is only a warning, and the other Applications are updated."""
     with (
         tempfile.TemporaryDirectory() as name
-    ):  # not below pytest's own folder, which is closed to others
+    ):  # not below pytest's own folder, which other users cannot read
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "in" / "below").mkdir(parents=True)
@@ -83,7 +85,7 @@ def test_an_unreadable_folder_is_an_error_and_an_unreadable_subfolder_a_warning(
 
 
 def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
-    """A plan by somebody for whom closed folders are closed: not root."""
+    """A plan run by a user other than root, who cannot read closed folders."""
     change = (
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     )

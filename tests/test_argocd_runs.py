@@ -1,4 +1,6 @@
-"""Whole runs whose Applications come from Argo CD's API: what is read, written, refreshed and patched."""
+"""Whole runs whose Applications come from Argo CD's API: what is read, written, refreshed, and
+patched.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,12 +18,12 @@ TOKEN = "good-token"
 
 
 def versioned(one: dict[str, Any]) -> dict[str, Any]:
-    """As the API gives it."""
+    """The Application as the API returns it."""
     return {**one, "metadata": {"resourceVersion": "7", **one["metadata"]}}
 
 
 def env(argo_cd: ArgoCDServer, **more: str) -> Mapping[str, str]:
-    """What users of the argocd command have."""
+    """The environment variables that users of the argocd command have."""
     return {
         "ARGOCD_SERVER": argo_cd.address,
         "ARGOCD_AUTH_TOKEN": TOKEN,
@@ -229,7 +231,7 @@ def test_options_narrow_the_selection_of_applications(
         for one in argo_cd.asked("GET")
         if "/applications" in one.path and "refresh" not in one.query
     ]
-    assert len(read) == 2  # the list, and that one
+    assert len(read) == 2  # the list, and the one Application
 
 
 @pytest.mark.measured
@@ -303,7 +305,7 @@ def test_decides_again_after_a_patch_conflict(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(versioned(one))
 
     class Changed(dict[tuple[str, str], list[dict[str, Any]]]):
-        """The Application is changed by somebody else right before the first patch."""
+        """Applications, one of which somebody else changes right before the first patch."""
 
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             found = super().__getitem__(key)

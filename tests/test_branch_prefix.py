@@ -1,4 +1,4 @@
-"""`branchPrefix` of the config: servers with rules for names of branches."""
+"""The config's `branchPrefix`, for servers with rules for branch names."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Here:
         self.apps = manifest(folder, application("a", self.repo, git_branch="main:bump"))
 
     def event(self, tag: str, code: int = 0) -> tuple[list[str], str]:
-        """Send an event, and return the rules of its decisions, and what is printed next to."""
+        """Send an event, and return the rules of its decisions, and the text on stderr."""
         result = image_update(*arguments(self.apps, image=f"{WEB}:{tag}"))
         assert result.code == code, result.stderr
         return [one["rule"] for one in result.json["decisions"]], result.stderr
@@ -33,7 +33,7 @@ class Here:
 
     @property
     def branches(self) -> set[str]:
-        """The first parts of the names of all branches but `main`."""
+        """The first parts of all branch names except `main`."""
         lines = git(self.repo, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/")
         return {name.rpartition("/")[0] or name for name in lines.split()} - {"main"}
 

@@ -1,4 +1,6 @@
-"""Outputs that cannot be written: a run that has pushed still tells what landed, as far as it can."""
+"""Outputs that cannot be written: a run that has pushed still reports what landed, as far as it
+can.
+"""
 
 import json
 import os
@@ -18,7 +20,7 @@ WARNED = ("--git-cache-dir", "/proc/nothing")  # something to log before the pus
 
 
 class Scene:
-    """One Application, and the places that report its update."""
+    """One Application, and the outputs that report its update."""
 
     def __init__(self, folder: Path) -> None:
         self.repo = repository(folder, "web")
@@ -44,14 +46,14 @@ def scene(tmp_path: Path) -> Scene:
 
 @contextmanager
 def full() -> Iterator[BinaryIO]:
-    """A disk without room."""
+    """A full disk."""
     with open("/dev/full", "wb") as file:
         yield file
 
 
 @contextmanager
 def gone() -> Iterator[BinaryIO]:
-    """A pipe whose reader has gone."""
+    """A pipe whose reader is gone."""
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as file:
@@ -158,7 +160,7 @@ def test_plan_lint_and_report_ignore_a_broken_pipe_but_not_a_full_disk(
 
 
 def test_the_updated_result_is_true_only_if_an_image_was_written(scene: Scene) -> None:
-    """Not what would be written, and not what is only remembered."""
+    """An image that would be written, or that is only remembered, does not count."""
     image_update("plan", *scene.arguments()[1:])
     assert (scene.result("status"), scene.result("updated"), scene.result("commit")) == (
         "updated",

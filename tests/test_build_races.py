@@ -1,4 +1,6 @@
-"""Builds that finish at the same time, and a rollback in their midst: real processes on a real repository."""
+"""Builds that finish at the same time, and a rollback among them: real processes on a real
+repository.
+"""
 
 import json
 import os
@@ -25,7 +27,9 @@ AT_ONCE = 10
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_ten_concurrent_builds_leave_the_newest_version(tmp_path: Path) -> None:
-    """For one strategy: which build wins is pure, and tests/deciding/test_build_orders.py has the others."""
+    """Only one strategy is tested here. Pure code decides which build wins, and
+    tests/deciding/test_build_orders.py has the other strategies.
+    """
     chance = random.Random(os.urandom(8))  # noqa: S311 - other plays each time
     for number in range(ROUNDS):
         folder = tmp_path / str(number)

@@ -1,4 +1,6 @@
-"""Two pipelines that finish in the wrong order: the newest build is the final value, a replay changes nothing."""
+"""Two pipelines that finish in the wrong order: the newest build is the final value, and a replay
+changes nothing.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ class Scene:
         self.apps = manifest(folder, application("a", self.repo, **given))
 
     def event(self, version: str, *more: str, command: str = "run", code: int = 0) -> Any:
-        """The decision about one event."""
+        """Run the command for one event, and return its decision."""
         result = self.call(command, "--image", f"{WEB}:{version}", *more)
         assert result.code == code, result.stderr
         return result.json["decisions"][0]
@@ -55,12 +57,13 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A source repository with five commits in a row."""
+    """A source repository with five consecutive commits."""
     repo = bare_repo(tmp_path_factory.mktemp("source"), {"a": "0"}, name="source.git")
     return repo, [commit(repo, {"a": str(number)}) for number in range(1, 6)]
 
 
-# What decides is pure: tests/deciding/test_build_orders.py has every order and identity. Here are two, in whole runs.
+# The decisions are pure code, and tests/deciding/test_build_orders.py tests every order and
+# identity. These tests check two of them in whole runs.
 
 
 def test_the_newest_build_by_commit_order_wins(

@@ -1,4 +1,6 @@
-"""What the programs that we start find in their environment: what they need, and no token that they do not need."""
+"""The environment of the programs that we start: it has what they need, and no tokens that they do
+not need.
+"""
 
 import os
 import signal
@@ -51,7 +53,8 @@ KEPT = {
     "CI_COMMIT_REF_NAME": "kept-8", "CI_PROJECT_PATH": "kept-9", "GITHUB_PATH": "kept-10",
     "CI_COMMIT_AUTHOR": "kept-11", "SSH_AUTH_SOCK": "kept-12", "TOKENIZER": "kept-13", "KEYBOARD": "kept-14",
 }  # fmt: skip
-# What git, its hooks and signing programs need on this machine: none of the others, whatever their names are.
+# What git, its hooks, and signing programs need on this machine. They get none of the other
+# variables, whatever those are called.
 BASIC = {
     "SSH_AUTH_SOCK": "kept-12", "https_proxy": "http://proxy.invalid:1", "NO_PROXY": "kept-15", "LC_MEASUREMENT": "kept-16",
     "SSL_CERT_DIR": "kept-17", "GNUPGHOME": "kept-18", "GIT_SSL_KEY": "kept-19", "XDG_RUNTIME_DIR": "kept-20",
@@ -60,7 +63,7 @@ ENVIRON = {**HIDDEN, **KEPT, **BASIC}
 
 
 def program(folder: Path, name: str, then: str = "exit 1") -> Path:
-    """A program that writes down its environment."""
+    """Create a program that records its environment, and return its path."""
     path = folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\nenv >> {folder}/{name}.env\n{then}\n")
@@ -110,12 +113,13 @@ def test_git_its_hooks_and_the_signing_program_get_no_unneeded_tokens(tmp_path: 
     )
     registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
     environ = environ_of(tmp_path)
+    # The first two are not keys, and there must not be both a token and a password.
     for name in (
         "IMAGE_UPDATE_SSH_KEY",
         "IMAGE_UPDATE_GITHUB_APP_KEY",
         "IMAGE_UPDATE_GIT_PASSWORD",
     ):
-        del environ[name]  # the first two hold no key, and a token and a password are too much
+        del environ[name]
     result = image_update(
         *arguments(
             manifest(tmp_path, application("web", repo)),
@@ -220,7 +224,7 @@ def test_an_exec_plugin_of_a_kubeconfig_gets_only_the_tokens_that_it_needs(tmp_p
 def test_a_program_killed_before_it_starts_is_reported_as_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the kernel does when the memory of the step is used up."""
+    """The kernel kills a program like this when the step runs out of memory."""
     path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(SourceAccessError, match="killed before"):
@@ -232,7 +236,7 @@ def test_a_program_killed_before_it_starts_is_reported_as_killed(
 
 
 def test_the_askpass_script_of_git_gets_only_the_password_variable(tmp_path: Path) -> None:
-    """As many CI steps have it: GIT_ASKPASS names a script, and the script prints a variable."""
+    """Many CI steps are set up like this: GIT_ASKPASS names a script that prints a variable."""
     asked = program(tmp_path, "askpass", 'echo "$GIT_PASSWORD"')
     repository(tmp_path, "web")
     with git_server(tmp_path) as server:

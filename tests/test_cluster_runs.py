@@ -1,4 +1,6 @@
-"""Whole runs whose Applications come from a cluster: what is read, written, refreshed, patched and told."""
+"""Whole runs whose Applications come from a cluster: what is read, written, refreshed, patched, and
+reported.
+"""
 
 import base64
 import json
@@ -50,7 +52,7 @@ def api() -> Iterator[KubernetesApi]:
 
 @pytest.fixture
 def run_here(tmp_path: Path, api: KubernetesApi) -> Any:
-    """The command with this cluster."""
+    """A function that runs the command on this cluster."""
 
     def call(*more: str | Path, command: str = "run", **others: Any) -> Result:
         config = kubeconfig(tmp_path, api)
@@ -77,11 +79,11 @@ def test_a_run_updates_the_applications_of_a_cluster(
     assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert git(repo, "rev-list", "--count", "main") == "2"
-    assert result.json["counts"]["applications"] == 3  # those that list images
+    assert result.json["counts"]["applications"] == 3  # those that have an image list
     assert result.json["counts"]["matched"] == 2
 
 
-def test_only_metadata_is_read_of_applications_that_do_not_track_the_image(
+def test_only_metadata_is_read_for_applications_that_do_not_track_the_image(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -251,7 +253,9 @@ def test_options_narrow_the_selection_of_applications(
 def test_an_image_that_no_application_tracks_is_a_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
-    """Only metadata is read of those that do not take it, and that is enough to name the nearest."""
+    """Only metadata is read for Applications that do not track the image, which is enough to
+    suggest the closest name.
+    """
     repo = repository(tmp_path, "web")
     api.add(
         APPLICATIONS,
@@ -291,7 +295,7 @@ def test_reports_mistakes_in_applications_that_do_not_track_the_image(
         "6 other Applications have annotations that have no effect: argocd/o0 (x.alow-tags), "
         in result.stderr
     )
-    # whose project these are, metadata does not tell
+    # metadata does not include the project of these Applications
     narrowed = run_here("--project", "default", image=f"{WEB}:1.2.0")
     assert [one["application"] for one in narrowed.json["errors"]] == ["argocd/web"]
 
@@ -305,7 +309,7 @@ def test_an_unknown_application_name_is_an_error_with_a_suggestion(
         full_application("web", repo),
         full_application("api", repo, image_list="x=acme/other"),
     )
-    known = run_here("--application", "api")  # it is there, and does not take the image
+    known = run_here("--application", "api")  # it exists, but does not track the image
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
     unknown = run_here("--application", "wbe")
     assert unknown.code == 3
@@ -608,7 +612,7 @@ def test_the_forge_client_uses_the_login_of_the_cluster_if_it_is_unambiguous() -
         assert [login.user for login in clients.logins(url)] == ["one"]
         assert clients.logins(f"{HTTPS}acme/y") == ()
         clients.client(url, one)
-        assert clients.logins(url) == ()  # nobody speaks as somebody else
+        assert clients.logins(url) == ()  # the login is now ambiguous, so none is used
 
 
 def subscription_of(url: str) -> Subscription:
@@ -950,7 +954,8 @@ def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
 @pytest.mark.parametrize(
     ("home", "named", "words"),
     [
-        # `config` of a cluster's secret is JSON: with its colon it was taken for `user:password`
+        # `config` in a cluster's secret is JSON. Because of its colon, it was mistaken for
+        # `user:password`.
         (
             "argocd",
             "secret:argocd/cluster-prod#config",
@@ -1030,7 +1035,9 @@ def test_an_image_updater_resource_cannot_use_secrets_forbidden_to_annotations(
 def test_a_refused_pull_secret_is_an_error_and_not_just_a_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
-    """`newest-build` continues where a registry does not answer; not where the annotation itself is wrong."""
+    """`newest-build` continues if a registry does not respond, but not if the annotation itself is
+    wrong.
+    """
     repo = repository(tmp_path, "web")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}
     api.add(APPLICATIONS, full_application("web", repo, **given))
@@ -1061,7 +1068,7 @@ def test_an_unreadable_pull_secret_is_an_error_for_its_application(
     assert "is not allowed to get secrets 'pull'" in result.stderr
 
 
-# Which source
+# The default source
 
 HERE = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 THERE = {"ARGOCD_SERVER": "argocd.example.com"}

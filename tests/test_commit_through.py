@@ -1,4 +1,6 @@
-"""`--commit-through github`: whole runs on a repository that git reads and GitHub's API writes."""
+"""`--commit-through github`: whole runs that read the repository with git and write it through
+GitHub's API.
+"""
 
 import json
 import subprocess
@@ -45,7 +47,7 @@ def test_each_build_updates_the_open_pull_request(server: CommittingGitHub, tmp_
     assert (len(server.pulls), len(server.open), scene.on_top()) == (1, 1, 1)
     assert (
         git(scene.repo, "rev-parse", "main") not in tips[1:]
-    )  # it began there, and never came back
+    )  # it started there, and never moved back
     (there,) = scene.event(f"{WEB}:1.2.0")["commits"]
     assert (there["through"], there["commit"]) == (None, git(scene.repo, "rev-parse", scene.head))
 
@@ -81,16 +83,17 @@ def test_a_github_app_can_commit_through_the_api(server: CommittingGitHub, tmp_p
     assert made["commit"] == git(scene.repo, "rev-parse", "main")
     assert (
         git(scene.repo, "log", "-1", "--format=%an", "main") == "Tests"
-    )  # the stand-in's author, not ours
+    )  # the fake server's author, not ours
     assert scene.event(f"{WEB}:1.1.0")["status"] == "unchanged"
 
 
-def test_an_executable_file_is_an_error_for_its_application_only(
+def test_an_executable_file_is_an_error_only_for_its_application(
     server: CommittingGitHub, tmp_path: Path
 ) -> None:
     scene = scene_of(server, tmp_path, names=("a", "b"))
     blob = git(scene.repo, "rev-parse", f"main:{target('a')}")
-    # A branch with the bit set, made with plumbing: `support.commit` writes plain files.
+    # Create a commit with the executable bit through plumbing, because `support.commit` writes
+    # plain files.
     stream = "commit refs/heads/main\ncommitter T <t@example.com> 1700000000 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"
     git(
         scene.repo,

@@ -1,4 +1,6 @@
-"""What a commit says, through the command line: where the image comes from, who signs it off, what CI systems read."""
+"""Commit messages, tested through the command line: where the image comes from, who signs the
+commit off, and what CI systems read.
+"""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +23,7 @@ GITLAB = {
 def message(
     folder: Path, *more: str | Path, env: dict[str, str] | None = None
 ) -> tuple[str, list[tuple[str, str]]]:
-    """The commit's message, and the trailers that git finds in it."""
+    """The commit message, and the trailers that git finds in it."""
     repo = repository(folder, "a")
     running = start(arguments(manifest(folder, application("a", repo)), *more), env=env)
     _, err = running.communicate()

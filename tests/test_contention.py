@@ -1,4 +1,4 @@
-"""Many runs, and people, on one branch: every event lands exactly once or is explained."""
+"""Many runs and people push to one branch: every event either lands exactly once or is explained."""
 
 import json
 import os
@@ -33,7 +33,7 @@ ROUNDS = scale(6, at_night=200)
 
 
 def ends(running: list[Running]) -> list[Any]:
-    """The reports of runs that all ended well."""
+    """The reports of runs, all of which succeeded."""
     outs = [one.communicate(timeout=300) for one in running]
     assert [one.returncode for one in running] == [0] * len(running), [
         err for _, err in outs if err
@@ -60,7 +60,7 @@ def test_concurrent_runs_on_one_branch_all_land(tmp_path: Path) -> None:
 def test_concurrent_runs_on_head_branches_of_one_base_all_land(
     tmp_path: Path, atomic: bool
 ) -> None:
-    """Each has a head branch of its own, but their lists are on one memory branch."""
+    """Each run has its own head branch, but all of their waiting lists are on one memory branch."""
     names = [f"app{number}" for number in range(CROWD)]
     repo = repository(tmp_path, *names)
     git(repo, "config", "receive.advertiseAtomic", str(atomic).lower())
@@ -96,14 +96,16 @@ def test_concurrent_runs_for_one_image_leave_the_newest_version(tmp_path: Path) 
 
 
 def emptied(folder: Path) -> bool:
-    """Whether nothing is left in it, after removing what was, and nobody is there to make it again."""
+    """Empty the folder, and return whether it is empty and no process uses it anymore."""
     for left in list(folder.iterdir()):
         shutil.rmtree(left, ignore_errors=True)
     return not at_work(folder) and not list(folder.iterdir())
 
 
 def at_work(folder: Path) -> list[str]:
-    """The processes that were told of a folder: git makes folders again that it misses."""
+    """The processes with this folder in their environment. Among them may be a git that creates
+    missing folders again.
+    """
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
@@ -137,14 +139,16 @@ def test_reports_unchanged_without_another_push_if_the_new_tip_has_the_version(
 
 
 def commit_like(repo: Path, files: dict[str, str]) -> str:
-    """A commit on main's tip that main does not have."""
+    """A commit on top of main that is not on main."""
     git(repo, "update-ref", "refs/heads/aside", "main")
     return commit(repo, dict(files), "aside", "Somebody was faster")
 
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_decides_again_on_the_new_tip_after_losing_a_race(tmp_path: Path, whole: bool) -> None:
-    """Meanwhile somebody wrote a newer version: ours is refused, and nothing is pushed over it."""
+    """Meanwhile, somebody has pushed a newer version: ours is refused, and nothing is pushed over
+    theirs.
+    """
     repo = repository(tmp_path, "a")
     if whole:
         git(repo, "config", "uploadpackfilter.allow", "false")
@@ -164,7 +168,9 @@ def test_decides_again_on_the_new_tip_after_losing_a_race(tmp_path: Path, whole:
 def test_the_next_run_recovers_from_a_client_killed_during_a_push(
     tmp_path: Path, hang: str
 ) -> None:
-    """Killed before or after the branch moved: the next run makes exactly one commit of it."""
+    """Whether the client is killed before or after the branch moves, there is exactly one commit
+    for the update after the next run.
+    """
     repo = repository(tmp_path, "a")
     marker = tmp_path / "hanging"
     hook(repo, hang, f"echo $PPID > {marker}; sleep 2")
@@ -200,7 +206,7 @@ def test_the_repository_survives_runs_killed_at_random_moments(tmp_path: Path) -
         assert running.returncode in {0, 143, -signal.SIGTERM, -signal.SIGKILL}, err
         assert b"Traceback" not in err
         if hard:
-            # What it left is removed; its git may still be writing.
+            # Remove what the run has left behind. Its git may still be writing.
             wait_until(lambda: emptied(scratch))
         assert list(scratch.rglob("*")) == [], (codes, running.returncode, err)
         (report,) = ends([start(arguments(apps, image=image), env={"TMPDIR": str(scratch)})])
@@ -233,7 +239,7 @@ def test_a_failing_repository_does_not_affect_the_others(tmp_path: Path) -> None
 
 def test_several_repositories_are_pushed_in_parallel(tmp_path: Path) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcdef"]
-    # a push ends only once another one has begun
+    # a push ends only after another one has begun
     pushes = tmp_path / "pushes"
     pushes.mkdir()
     meeting = f"""\

@@ -1,4 +1,6 @@
-"""The guides whose commands need an Argo CD are run against one in this process, and print what the page shows."""
+"""Runs the guides whose commands need an Argo CD against a fake one in this process. The commands
+print what the page shows.
+"""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ URL = "https://github.com/acme/gitops.git"
 
 
 def commands(page: Path) -> list[str]:
-    """The lines of the page's shell blocks."""
+    """The lines in the page's shell blocks."""
     return [
         line
         for one in blocks(page.read_text())
@@ -33,7 +35,7 @@ def commands(page: Path) -> list[str]:
 
 
 def shown(page: Path) -> list[str]:
-    """What the page says is printed."""
+    """The output that the page shows."""
     return [alike(one.code) for one in blocks(page.read_text()) if one.language == "text"]
 
 
@@ -83,7 +85,7 @@ def test_the_promotion_guide_shows_the_real_output(tmp_path: Path, argo_cd: Argo
 
 
 def promotions(page: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The steps of the page's pipelines that promote: the host, and the parameters."""
+    """The steps that promote in the page's pipelines, each as its CI host and its parameters."""
     for one in maps(
         [
             yaml.safe_load(block.code)

@@ -1,4 +1,6 @@
-"""`--deployments` by the command: what the forge of the application's repository shows of a run."""
+"""`--deployments` in whole runs: what the forge of the application's repository shows about a
+run.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +26,7 @@ def github() -> Iterator[GitHub]:
 
 
 def actions(argo_cd: ArgoCDServer, github: GitHub) -> Mapping[str, str]:
-    """A job of GitHub Actions."""
+    """The environment of a GitHub Actions job."""
     return {
         "ARGOCD_SERVER": argo_cd.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
         "GITHUB_SERVER_URL": github.url, "GITHUB_REPOSITORY": NAME, "GITHUB_SHA": COMMIT,
@@ -78,7 +80,7 @@ def test_a_forge_that_refuses_deployments_causes_only_a_warning(
 def test_a_rollout_with_an_unknown_outcome_stays_in_progress(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
-    """And the run that is started again ends it, although it writes nothing."""
+    """A rerun completes the deployment, although it writes nothing."""
 
     def expires(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
         argo_cd.expired.add("good-token")

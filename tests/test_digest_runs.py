@@ -1,4 +1,6 @@
-"""A digest next to the tag in whole runs: it is written with the tag, and no command is green if an old one stays."""
+"""A digest next to the tag in whole runs: it is written together with the tag, and no command
+succeeds silently if an old digest remains.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ WHERE = "line 4: image.digest is 'sha256:a"
 def scene(
     folder: Path, values: str = VALUES, helm: dict[str, Any] | None = None, **annotations: str
 ) -> tuple[Path, Path]:
-    """Return the repository, and the manifest of an Application of a chart in it."""
+    """Return the repository, and the manifest of an Application that deploys a chart in it."""
     repo = bare_repo(folder, {"apps/web/Chart.yaml": CHART, "apps/web/values.yaml": values})
     app = application("web", repo, **{"write_back_target": "", **annotations})
     app["spec"]["source"]["helm"] = helm or {"releaseName": "web"}

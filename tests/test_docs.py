@@ -1,4 +1,4 @@
-"""What the command can do is documented, and what is documented exists."""
+"""Everything that the command can do is documented, and everything that is documented exists."""
 
 import ast
 import re
@@ -146,7 +146,7 @@ def test_every_field_of_the_image_updater_resource_is_in_the_guide() -> None:
 
 
 def _said() -> list[str]:
-    """Every text that the code may say; what differs in it is a `…`."""
+    """Every string in the code, with `…` for its variable parts."""
     nodes = (
         node
         for path in (ROOT / "task").rglob("*.py")

@@ -1,4 +1,6 @@
-"""Runs for events: what a registry has to confirm, which build is newer, and any order and split of the same events."""
+"""Runs for events: what a registry has to confirm, which build is newer, and every order and
+grouping of the same events.
+"""
 
 import json
 from dataclasses import replace
@@ -205,7 +207,9 @@ def test_the_report_names_the_event_behind_each_update() -> None:
 
 
 def test_a_rebuilt_head_branch_still_names_the_event_behind_each_build() -> None:
-    """The head is made again with what already waits there, and the trailers are made again too."""
+    """The head branch is rebuilt with the updates that already wait there, and so are the
+    trailers.
+    """
     other = "ghcr.io/acme/other"
     one = story("semver", git_branch="main:updates")
     one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, other)})
@@ -220,7 +224,7 @@ def test_a_rebuilt_head_branch_still_names_the_event_behind_each_build() -> None
 
 
 def test_a_rebuilt_head_branch_keeps_the_digest_of_an_event() -> None:
-    """`promote` and `release` go by it, although only the tag is written."""
+    """`promote` and `release` use the digest, although only the tag is written."""
     other = "ghcr.io/acme/other"
     one = story("newest-build", git_branch="main:updates")
     one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, other)})
@@ -282,7 +286,7 @@ def test_each_registry_payload_produces_at_most_one_commit(form: str, case: dict
     assert (again.commits, len(one.branch.commits)) == ((), 2)
 
 
-# Any order, any split
+# Any order, any grouping
 
 Events = list[Event]
 TAGS = [f"1.{minor}.0" for minor in range(1, 7)]
@@ -298,7 +302,9 @@ def minute(number: int) -> str:
 def made(
     strategy: str, kind: str, order: list[int], before: str, *, pinned: bool, **more: str
 ) -> tuple[Story, Events, str]:
-    """Return a story, and events whose builds are in this order; each tag once, or one tag with several digests."""
+    """Return a story, and events whose builds are in this order. Each event has its own tag, or all
+    of them have one tag with different digests.
+    """
     follows = strategy == "digest"
     annotations = {"image_list": f"web={WEB}:1.0.0"} if follows else {}
     annotations |= {"pin_digest": "true"} if pinned else {}
@@ -368,7 +374,9 @@ OTHER = "ghcr.io/acme/other"
 def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
-    """Two Applications share a head branch. The base stays as it is, until somebody merges the head."""
+    """Two Applications share a head branch. The base does not change until somebody merges the
+    head.
+    """
     order = list(data.draw(st.permutations(range(1, data.draw(st.integers(2, 4)) + 1))))
     ends = []
     for number in range(3):
@@ -405,5 +413,5 @@ def named(image: Image, name: str) -> Image:
 
 
 def waiting(one: WaitingList) -> list[tuple[str, str, str, Build]]:
-    """Return what waits on a head branch."""
+    """Return the builds that wait on a head branch."""
     return [(build.image, build.tag, build.digest, build.build) for build in one.builds]

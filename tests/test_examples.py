@@ -1,4 +1,6 @@
-"""Applications as people run them, end to end: command → commit on a bare repository → what Argo CD reads."""
+"""Realistic Applications, end to end: command → commit in a bare repository → what Argo CD
+reads.
+"""
 
 import json
 from pathlib import Path
@@ -56,7 +58,7 @@ def parameters(text: str) -> dict[str, Any]:
     return {entry["name"]: entry["value"] for entry in yaml.safe_load(text)["helm"]["parameters"]}
 
 
-def test_two_images_of_one_registry_with_a_port_do_not_replace_each_other(tmp_path: Path) -> None:
+def test_two_images_from_a_registry_with_a_port_do_not_replace_each_other(tmp_path: Path) -> None:
     folder = "kubernetes/myapp/development"
     play = Play(
         "local-registry-kustomize.yaml",
@@ -72,7 +74,7 @@ def test_two_images_of_one_registry_with_a_port_do_not_replace_each_other(tmp_pa
     ]
 
 
-def test_commit_sha_tags_are_admitted_and_branch_name_tags_refused(tmp_path: Path) -> None:
+def test_commit_sha_tags_are_admitted_and_branch_name_tags_are_refused(tmp_path: Path) -> None:
     play = Play(
         "development-commit-sha.yaml",
         tmp_path,
@@ -103,7 +105,7 @@ def test_a_newer_version_is_written_and_an_older_one_refused(tmp_path: Path) -> 
     assert rules(play.event(f"{image}:latest")) == ["ignore-tags"]
 
 
-def test_parameters_of_the_spec_still_take_effect(tmp_path: Path) -> None:
+def test_parameters_in_the_spec_still_take_effect(tmp_path: Path) -> None:
     play = Play(
         "helm-gitops-demo.yaml",
         tmp_path,

@@ -1,4 +1,6 @@
-"""Files that are named to us: pipes, devices and what has no end are refused with the reason, and nothing waits."""
+"""Files that users name: pipes, devices, and endless files are refused with the reason, and nothing
+waits for them.
+"""
 
 import errno
 import os
@@ -68,8 +70,8 @@ def test_a_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
     check_file(str(path))
 
 
-def test_a_process_substitution_of_the_shell_is_read() -> None:
-    """`<(command)` names a pipe: it is the caller's own, and has an end."""
+def test_a_shell_process_substitution_is_read() -> None:
+    """`<(command)` is a pipe, but it belongs to the caller and has an end."""
     script = "import sys; from task.files import read_file; print(len(read_file(sys.argv[1])))"
     slow = "sleep 0.3; head -c 300000 /dev/zero"
     done = subprocess.run(
@@ -90,7 +92,7 @@ def test_a_silent_pipe_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(into)
 
 
-# An option → what else the command line needs.
+# Each option → what else its command line needs.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--images-from": (),
     "--applications": (),
@@ -237,14 +239,14 @@ def with_files(most: int, *args: str) -> Result:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [6, 10, 14, 20])
-def test_a_low_limit_of_open_files_is_an_error_with_a_hint(most: int, tmp_path: Path) -> None:
+def test_a_low_limit_on_open_files_is_an_error_with_a_hint(most: int, tmp_path: Path) -> None:
     repos = [repository(tmp_path, "web", name=f"{number}.git") for number in range(4)]
     apps = [application("web", repo) for repo in repos]
     for number, one in enumerate(apps):
         one["metadata"]["name"] = f"web-{number}"
     done = with_files(most, *arguments(manifest(tmp_path, *apps)))
     assert "Traceback" not in done.stderr
-    if most > 14 and done.code == 0:  # it depends on how many are open from the start
+    if most > 14 and done.code == 0:  # the outcome depends on how many files are open at the start
         assert done.json["counts"]["updated"] == 4
         return
     assert f"too many open files: this step can have {most} open at a time" in done.stderr

@@ -1,4 +1,6 @@
-"""Connections, disks and clocks that fail: the exit code and words of each fault, and a rerun that finishes the job."""
+"""Failing connections, disks, and clocks: the exit code and message for each fault, and a rerun
+that finishes the job.
+"""
 
 import os
 import re
@@ -33,7 +35,7 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
     return Ground(tmp_path, repos)
 
 
-# the connection
+# Faults of the connection
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -45,7 +47,7 @@ def test_a_pack_that_stays_truncated_after_retries_is_a_temporary_failure(
     code, rule, words = problem(ground.by_http(way.port))
     assert (code, rule, ground.commits()) == (75, "repository", 2)
     assert DOWN.search(words)
-    assert 100 - way.cuts == 3  # asked again, a few times
+    assert 100 - way.cuts == 3  # retried a few times
     way.cuts = 0
     assert (ground.by_http(way.port).code, ground.landed(), ground.commits()) == (0, True, 3)
 
@@ -93,7 +95,7 @@ def test_a_closed_port_is_a_temporary_failure(ground: Ground, web: Nginx) -> Non
         assert (ground.by_http(way.port).code, ground.landed()) == (0, True)
 
 
-# a server that dies
+# Faults of the server
 
 
 def test_a_rerun_succeeds_after_the_server_is_killed_during_a_fetch(
@@ -117,7 +119,9 @@ def test_a_rerun_succeeds_after_the_server_is_killed_during_a_fetch(
 def test_a_rerun_succeeds_after_the_server_is_killed_during_a_push(
     ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str
 ) -> None:
-    """With git, so that the push is lost; or only what is in front of it, so that nobody is told of it."""
+    """Either git is killed too, so the push is lost, or only the web server in front of it, so the
+    push lands but nobody is told.
+    """
     healthy, marker, killed = way.target, tmp_path / "pushing", tmp_path / "killed"
     hook(
         ground.repo, "pre-receive", f"touch {marker}; while ! test -e {killed}; do sleep 0.1; done"
@@ -142,10 +146,12 @@ def test_a_rerun_succeeds_after_the_server_is_killed_during_a_push(
 
 @pytest.mark.parametrize("moment", ["pre-receive", "post-receive"])
 @pytest.mark.parametrize("always", [False, True])
-def test_a_push_is_retried_only_if_git_was_killed_on_the_server_before_it_landed(
+def test_a_push_is_retried_only_if_git_is_killed_on_the_server_before_the_push_lands(
     ground: Ground, ssh: Sshd, moment: str, always: bool
 ) -> None:
-    """Before the branch moved, or after: looked up, and pushed again only if it did not land."""
+    """Git is killed before or after the branch moves. The run checks the branch, and pushes again
+    only if the push did not land.
+    """
     once = "" if always else 'rm "$0"; '
     path = hook(ground.repo, moment, f"{once}kill -9 $PPID; sleep 0.2")
     key = ("--ssh-key-file", ssh.key, "--ssh-host-key", ssh.host_key)
@@ -162,13 +168,13 @@ def test_a_push_is_retried_only_if_git_was_killed_on_the_server_before_it_landed
         assert (ground.run(ssh.url(ground.repo), *key).code, ground.commits()) == (0, 2)
 
 
-# here
+# Faults of this machine
 
 
 def test_a_certificate_error_hints_at_a_wrong_clock(
     ground: Ground, repos: Path, web: Nginx, tmp_path: Path
 ) -> None:
-    """To it the server's certificate is not valid yet."""
+    """With a wrong clock, the server's certificate is not valid yet."""
     (tmp_path / "nginx").mkdir()
     with nginx(tmp_path / "nginx", repos, tomorrow=True) as early:
         code, rule, words = problem(ground.by_https(early))
@@ -201,7 +207,7 @@ def test_exceeding_the_file_size_limit_is_a_temporary_failure(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """A disk with so many bytes left on it."""
+    """A function that returns a disk with this many bytes left."""
     at = tmp_path / "small"
     at.mkdir()
     if subprocess.run(

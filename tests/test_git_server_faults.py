@@ -1,4 +1,6 @@
-"""What a Git server may say to a push: the exit code and words of each answer, and a rerun that finishes the job."""
+"""Responses of a Git server to a push: the exit code and message for each response, and a rerun
+that finishes the job.
+"""
 
 import signal
 import sys
@@ -13,7 +15,8 @@ from support.runs import KUSTOMIZATION, alive, hook, target, wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 
-# What GitHub's servers do: the word is in the status line, so it cannot come from a hook that only ends with 1.
+# Like GitHub's servers, this hook puts the reason in the status line. A hook that only exits with 1
+# cannot do that.
 GITHUB = f"""#!{sys.executable}
 import sys
 def read():
@@ -33,7 +36,8 @@ while line := read():
 write(b"")
 """
 GITLAB = "GitLab: You are not allowed to push code to protected branches on this project."
-# As the server's pack-objects: the first fetch of a repository with `next` in it is outrun.
+# Used as the server's pack-objects hook. It moves the branch once the first fetch of a repository
+# that contains `next` has been served.
 OUTRUN = """#!/bin/sh
 "$@"; code=$?
 if mv next now 2>/dev/null; then git update-ref refs/heads/main "$(cat now)"; fi
@@ -91,7 +95,7 @@ def test_a_refused_push_is_reported_with_the_words_of_the_server(
 
 
 def other(ground: Ground, version: str = "1.0.0") -> str:
-    """A commit of somebody else's on top of the branch, which does not have it yet."""
+    """Somebody else's commit on top of the branch, which is not on the branch yet."""
     git(ground.repo, "update-ref", "refs/heads/aside", "main")
     text = KUSTOMIZATION.replace("1.0.0", version)
     made = commit(ground.repo, {target("web"): text, "other": "x"}, "aside", "Somebody was faster")
@@ -99,10 +103,12 @@ def other(ground: Ground, version: str = "1.0.0") -> str:
     return made
 
 
-def test_a_race_that_the_server_detects_during_the_push_is_decided_again(
+def test_an_update_is_decided_again_if_the_server_detects_a_race_during_the_push(
     ground: Ground, web: Nginx
 ) -> None:
-    """`[remote rejected] (failed to update ref)`, `cannot lock ref`: decided again, and landed on top."""
+    """Git reports `[remote rejected] (failed to update ref)` and `cannot lock ref`. The update is
+    decided again, and lands on top.
+    """
     new = other(ground)
     hook(
         ground.repo,
@@ -117,10 +123,10 @@ def test_a_race_that_the_server_detects_during_the_push_is_decided_again(
 @pytest.mark.parametrize(
     ("version", "verdict"), [("1.0.0", "update"), ("1.1.0", "unchanged"), ("1.2.0", "refuse")]
 )
-def test_a_race_that_is_lost_before_the_push_is_decided_again(
+def test_an_update_is_decided_again_if_the_race_is_lost_before_the_push(
     ground: Ground, web: Nginx, version: str, verdict: str
 ) -> None:
-    """`[rejected] (stale info)`: what is on the branch now decides."""
+    """Git reports `[rejected] (stale info)`. The decision depends on what is on the branch now."""
     new = other(ground, version)
     (ground.repo / "next").write_text(new)
     result = ground.by_http(web.plain)
@@ -134,15 +140,17 @@ def test_a_race_that_is_lost_before_the_push_is_decided_again(
 
 
 def received(pushes: Path) -> list[int]:
-    """Return the processes of the server that have received a push."""
+    """Return the server processes that have received a push."""
     return [int(line) for line in pushes.read_text().splitlines()] if pushes.exists() else []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_rerun_makes_one_commit_after_a_client_gave_up_on_a_slow_server(
+def test_a_rerun_makes_one_commit_after_a_client_gives_up_on_a_slow_server(
     ground: Ground, web: Nginx, number: int
 ) -> None:
-    """Its push lands anyway, or not: the next run makes one commit of it."""
+    """Whether or not the client's push still lands, there is exactly one commit for the update
+    after the next run.
+    """
     pushes = ground.folder / "pushes"
     hook(ground.repo, "pre-receive", f"echo $PPID >> {pushes}; sleep 2")
     running = ground.start(ground.url(web.plain), *ground.options(web.plain))
@@ -160,7 +168,7 @@ def test_a_rerun_makes_one_commit_after_a_client_gave_up_on_a_slow_server(
 
 
 def test_a_push_that_needs_ten_seconds_succeeds_without_a_retry(ground: Ground, web: Nginx) -> None:
-    """It is waited for, and asked once."""
+    """The run waits, and pushes only once."""
     hook(ground.repo, "pre-receive", f"echo >> {ground.folder}/pushes; sleep 10")
     result = ground.by_http(web.plain)
     assert (result.code, ground.landed(), ground.commits()) == (0, True, 2), result.stderr
@@ -170,7 +178,9 @@ def test_a_push_that_needs_ten_seconds_succeeds_without_a_retry(ground: Ground, 
 def test_a_push_that_exceeds_the_stall_timeout_makes_exactly_one_commit(
     ground: Ground, web: Nginx
 ) -> None:
-    """Given up, looked up, pushed again while the first push is still under way: exactly one commit comes of it."""
+    """The run gives up on the first push, checks the branch, and pushes again while the first push
+    is still in progress.
+    """
     pushes = ground.folder / "pushes"
     hook(ground.repo, "pre-receive", f"echo $PPID >> {pushes}; sleep 3")
     result = ground.by_http(web.plain, "--stall-timeout", "1")

@@ -1,4 +1,6 @@
-"""Head branches in whole runs: how they are made and replaced, and how updates wait on them for a merge."""
+"""Head branches in whole runs: how they are created and replaced, and how updates wait on them for
+a merge.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 
 class Scene:
-    """One Application with two images, whose updates go to a branch of their own."""
+    """One Application with two images, whose updates go to a separate branch."""
 
     def __init__(
         self, folder: Path, strategy: str = "semver", head: str = "updates/{{.AppName}}"
@@ -91,12 +93,13 @@ def test_an_older_build_does_not_replace_a_newer_waiting_build(
     assert "newTag: 1.3.0" in scene.text()
 
 
-def test_an_undeleted_merged_head_branch_does_not_bring_back_its_update(
+def test_a_merged_head_branch_that_was_not_deleted_does_not_bring_back_its_update(
     tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path)
     scene.event(f"{WEB}:1.1.0")
-    commit(scene.repo, {target("a"): scene.text().replace("1.1.0", "1.4.0")})  # merged, and gone on
+    # The update is merged, and then the base is updated further.
+    commit(scene.repo, {target("a"): scene.text().replace("1.1.0", "1.4.0")})
     assert scene.event(f"{WEB}:1.3.0") == ("refuse", "not-newer")
     assert scene.event(f"{API}:2.0.0") == ("update", "admitted")
     assert "newTag: 1.4.0" in scene.text()
@@ -111,7 +114,7 @@ def test_a_hold_takes_effect_before_the_head_branch_is_merged(tmp_path: Path) ->
     assert all(words in show(scene.repo, memory, STATE) for words in ("freeze", "1.1.0"))
     scene.call("release", "a")
     assert "newTag: 1.1.0" in scene.text()
-    (memory,) = scene.memories()  # with the list of what waits
+    (memory,) = scene.memories()  # with the waiting list
     assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", memory)
 
 
@@ -137,13 +140,14 @@ def test_a_rollback_also_waits_on_the_head_branch(tmp_path: Path) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous")
     assert "newTag: 1.0.0" in scene.text()
-    assert scene.event(f"{WEB}:1.5.0")[0] == "unchanged"  # of the base, which still says so
+    # The build is compared with the base, which still has this version.
+    assert scene.event(f"{WEB}:1.5.0")[0] == "unchanged"
     assert scene.event(f"{WEB}:1.6.0") == ("defer", "held")
     assert "newTag: 1.0.0" in scene.text()
 
 
 class Heads:
-    """A repository whose changes are proposed on a branch of their own."""
+    """A repository whose changes are proposed on a separate branch."""
 
     def __init__(self, folder: Path, branch: str = "main:bot") -> None:
         self.folder = folder
@@ -193,7 +197,9 @@ def test_no_head_branch_is_created_if_the_base_does_not_exist(tmp_path: Path) ->
 
 
 def test_a_concurrent_push_to_the_head_branch_is_replaced_on_retry(tmp_path: Path) -> None:
-    """The lease holds, the next try sees what is there, and the branch is ours: one commit on the base."""
+    """The first push fails because of the lease. The next attempt sees what is there and replaces
+    it, because the branch is ours: one commit on top of the base.
+    """
     heads = Heads(tmp_path)
     heads.run("1.1.0")
     hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')

@@ -1,4 +1,4 @@
-"""A values file that something hides, in every command that reads it."""
+"""A values file whose values are hidden by something else, in every command that reads it."""
 
 from pathlib import Path
 

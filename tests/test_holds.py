@@ -1,6 +1,7 @@
-"""A rollback stays, a hold holds, a release applies what waited: from the command line to the branch.
+"""A rollback persists, a hold takes effect, and a release applies the waiting build: from the
+command line to the branch.
 
-What is decided, event after event, is in tests/deciding/test_by_hand.py.
+The decisions for each event are tested in tests/deciding/test_by_hand.py.
 """
 
 import re
@@ -16,7 +17,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 
 class Scene:
-    """One Application in one repository; events, and a person's word, for it."""
+    """One Application in one repository, with events and a person's commands for it."""
 
     def __init__(self, folder: Path, strategy: str = "newest-build", **annotations: str) -> None:
         self.repo = repository(folder, "a")

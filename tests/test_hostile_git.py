@@ -1,4 +1,6 @@
-"""Git servers that mean harm, against real git: a run stays small, ends in time with the reason, and on a signal."""
+"""Hostile Git servers against real git: a run stays small, ends in time with the reason, and can be
+stopped by a signal.
+"""
 
 import json
 import os
@@ -27,7 +29,7 @@ from support.peak import peak
 from support.runs import application, arguments, manifest, wait_until
 
 pytestmark = pytest.mark.slow
-LONGEST, LARGEST = 30, 100  # seconds, megabytes: far from what is measured, about 5 and 45
+LONGEST, LARGEST = 30, 100  # seconds, megabytes: far above the measured values, about 5 and 45
 
 # The command with lower bounds. Git may need 250 MB in each of its processes.
 LOWERED = """
@@ -49,7 +51,9 @@ LINE = b"load key repository unable to write "
 def evil_run(
     folder: Path, url: str, spare: float = 600, deadline: int = 1
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """A run on that server's repository; nothing of it is left when the block ends."""
+    """A run on that server's repository. If it is still running when the block ends, it is
+    killed.
+    """
     (folder / "tmp").mkdir()
     apps = manifest(folder, application("web", url))
     args = arguments(apps, "--results-dir", folder / "results", "--deadline", str(deadline))
@@ -102,7 +106,7 @@ def test_a_server_that_sends_endless_data_is_stopped_at_a_limit(
 
 
 def test_a_server_that_trickles_data_is_stopped_at_the_deadline(tmp_path: Path) -> None:
-    """It never stalls: a packet comes again and again."""
+    """The server never stalls, because packets keep arriving."""
     with (
         evil_server(slowly(messages(1), 0.3)) as server,
         evil_run(tmp_path, server.url, spare=2) as running,
@@ -147,6 +151,6 @@ def test_sigterm_ends_a_run_during_a_hostile_transfer(tmp_path: Path, answer: An
         time.sleep(1)
         running.send_signal(signal.SIGTERM)
         _, err = running.communicate(timeout=LONGEST)
-    assert running.returncode == 143, err  # 75 is the code of a server that is no longer waited for
+    assert running.returncode == 143, err  # 75 would mean that the run had given up on the server
     assert (tmp_path / "results" / "status").read_text() == "failed"
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,4 +1,6 @@
-"""The door to HTTP services: what it costs at most, who is told a login, and what the log holds."""
+"""The client for HTTP services: its limits, which servers get a login, and what the log
+contains.
+"""
 
 import email.utils
 import gzip
@@ -58,7 +60,9 @@ def http(server: Server | str, **how: Any) -> Http:
 
 
 def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[socket.socket, str]:
-    """A server that sends these bytes to the first who comes, and then one more now and then forever."""
+    """A server that sends these bytes to the first client, and then keeps sending `drip` at
+    intervals, forever.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -123,7 +127,7 @@ def test_a_request_to_a_busy_server_is_repeated_if_that_is_safe(
         ("7", [7.0]),
         (" 7 ", [7.0]),
         ("1.5", [1.5]),
-        ("31", []),  # longer than we wait: an answer
+        ("31", []),  # longer than we wait, so the response is returned
         ("9" * 400, []),
         ("soon", [0.5]),
         ("-5", [0.5]),
@@ -419,7 +423,7 @@ def test_the_text_of_an_error_body_is_printable_and_short() -> None:
     assert len(answer.text()) == 300
 
 
-def test_a_consistently_slow_server_is_given_up(
+def test_a_consistently_slow_server_is_no_longer_contacted(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

@@ -1,4 +1,6 @@
-"""Image references and image-list entries: tables first, then the law that printing and parsing agree."""
+"""Image references and image-list entries: tables first, then properties such as that printing and
+parsing agree.
+"""
 
 import json
 from dataclasses import replace
@@ -24,7 +26,7 @@ from task.model import Entry, Image
 CASES = Path(__file__).parent / "data" / "cases"
 HEX = "0123456789abcdef" * 4
 
-# Where we differ from Argo CD Image Updater on purpose, by case.
+# The cases in which we deliberately differ from Argo CD Image Updater.
 OURS = {
     "parse-registry-5000-classic-web-2": "a port is no tag: registry:5000 is the registry, ~2 the constraint",
     "parse-nginx-53": "values are trimmed",
@@ -39,7 +41,9 @@ def rows(suite: str, op: str) -> list[Any]:
 
 
 def their_registry(image: Image) -> str:
-    """Image Updater's `registry`: empty unless it is written, and never index.docker.io."""
+    """Image Updater's `registry`: empty unless it is written explicitly, and never
+    index.docker.io.
+    """
     written = image.name.startswith("docker.io/") or image.registry != "docker.io"
     return image.registry if written else ""
 
@@ -59,7 +63,8 @@ def test_reads_entries_as_image_updater_does(case: dict[str, Any]) -> None:
     assert replace(entry.image, tag=entry.constraint).reference == expect["full"]
 
 
-# op=short_form has no counterpart: Image Updater looks images up by a long and a short name, we compare identities.
+# op=short_form has no counterpart: Image Updater looks images up by a long and a short name,
+# whereas we compare identities.
 
 
 @pytest.mark.parametrize("case", rows("image-ref", "live_match"))

@@ -1,6 +1,7 @@
-"""What outlives a run has a form that stays: a later version reads what an earlier one wrote.
+"""Data that outlives a run has a stable format: a later version can read what an earlier version
+wrote.
 
-The list of a head branch is in `landing/test_waiting_list.py`.
+The waiting list of a head branch is tested in `landing/test_waiting_list.py`.
 """
 
 import json
@@ -110,7 +111,7 @@ def test_the_format_of_the_metrics_file_is_stable(
 
 
 def test_names_of_branches_and_files_are_stable() -> None:
-    """Another name would leave behind what the earlier one holds."""
+    """If a name changed, the data under the old name would be left behind."""
     assert {
         "head branch": request_head(decision().subscription, "main"),
         "memory branch": memory_branch("https://git.example/acme/deploy.git", "main"),

@@ -244,11 +244,11 @@ WEB = {"image-list": "web=acme/web"}
 RANGE_HINT = "use web=acme/web:~1.0 in image-list"
 
 
-# What AIU's issue tracker is full of; the numbers are its issues.
+# Common mistakes in AIU's issue tracker. The numbers are its issues.
 @pytest.mark.parametrize(
     ("annotations", "severity", "key", "words"),
     [
-        # a comma is told of where there is one
+        # a message mentions a comma only if there is one
         (
             {"image-list": "<account-id>.dkr.ecr.eu.example/web:~1"},
             "error",
@@ -291,7 +291,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             "image-list",
             "use web=ghcr.io/acme/web:~1",
         ),
-        # a range belongs into image-list
+        # a range belongs in image-list
         ({**WEB, "web.allow-tags": "~1.0"}, "error", "web.allow-tags", RANGE_HINT),
         ({**WEB, "web.allow-tags": "semver:~1.0"}, "error", "web.allow-tags", RANGE_HINT),
         ({**WEB, "allow-tags": "~1.0"}, "error", "allow-tags", RANGE_HINT),
@@ -386,7 +386,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
         ),
         ({**WEB, "web.ignore-tags": "^dev-.*$"}, "error", "web.ignore-tags", "use dev-*"),
         ({**WEB, "ignore-tags": "latest master"}, "error", "ignore-tags", "latest, master"),
-        # Helm keys are names of parameters
+        # Helm keys are parameter names
         (
             {**WEB, "web.helm.image-name": "acme/web"},
             "error",
@@ -511,7 +511,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             "pull-secret",
             "use pullsecret:a/b",
         ),
-        # keys of older versions, of forks, and made up
+        # keys from older versions and from forks, and made-up keys
         (
             {**WEB, "git-credentials": "a/b"},
             "warning",
@@ -568,7 +568,7 @@ def test_the_hint_names_the_keys_of_an_alias_to_keep() -> None:
 
 
 def test_the_path_of_a_values_file_is_resolved_relative_to_the_source() -> None:
-    """AIU issue 1518: the path was meant from the root."""
+    """AIU issue 1518: the path was meant to be relative to the root."""
     files = ("../environments/dev/values.yaml", "$ref/x.yaml", "../../../x")
     target = {**WEB, "write-back-target": "helmvalues:environments/dev/values.yaml"}
     found = lint(target, kind="Helm", path="chart", value_files=files)
@@ -620,7 +620,7 @@ CASES = [
     if isinstance(case["input"].get("annotations"), dict)
 ]
 ALARMS = {
-    "tags-allow-invalid": ["w.allow-tags"],  # the broken pattern that it is about
+    "tags-allow-invalid": ["w.allow-tags"],  # the broken pattern that the case is about
     "opt-no-alias-image-keys": ["acme_web.helm.image-tag", "image-list", "web.update-strategy"],
     "opt-force-prefer": ["dummy.force-update", "image-list"],
     "pullsecret-pullsecret": ["dummy.pull-secret", "image-list"],
@@ -964,7 +964,9 @@ spec:
 def test_a_mistake_in_an_image_updater_resource_is_reported_once_at_its_own_line(
     tmp_path: Path,
 ) -> None:
-    """Not at the Application's, and once, however many Applications it references."""
+    """It is not reported at the Application's line, and only once, however many Applications the
+    resource references.
+    """
     (tmp_path / "updater.yaml").write_text(f"# another document\n---\n{RESOURCE}")
     for name in ("web", "web-2", "web-3"):
         app = {
@@ -1040,7 +1042,9 @@ def test_each_reference_that_makes_a_resource_unusable_is_reported_on_its_line(
 
 
 def test_a_mistake_in_a_list_item_is_reported_at_the_start_of_the_list(tmp_path: Path) -> None:
-    """In a List, the document is the place: its items may be thousands."""
+    """A List is a single document, and may have thousands of items, so the line of the document is
+    reported.
+    """
     resource = yaml.safe_load(RESOURCE)
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [resource]}, indent=1))
@@ -1127,7 +1131,7 @@ def test_an_order_that_does_not_match_the_current_tag_is_reported(
 def test_lint_writes_its_results_for_the_ci_host(
     manifest: Path, allow: str, code: int, status: str, message: str
 ) -> None:
-    """A step whose results say that it failed must not succeed, and none must be missing."""
+    """A step whose results say that it failed must not succeed, and no result may be missing."""
     manifest.write_text(manifest.read_text().replace("^1", allow))
     results = manifest.parent / "results"
     result = image_update("lint", manifest, "--results-dir", results)
@@ -1158,7 +1162,7 @@ def test_lint_writes_its_results_even_if_it_cannot_start(tmp_path: Path) -> None
     ],
 )
 def test_a_commit_id_in_a_numeric_tag_order_is_reported(order: str, tag: str, commit: str) -> None:
-    """`main-99fffff-1` would come after `main-1fffff-2` forever."""
+    """`main-99fffff-1` would always come after `main-1fffff-2`."""
     given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
     source = Source("https://git.example/x", "apps/web", "main")
     live = (f"acme/web:{tag}",)
@@ -1190,7 +1194,7 @@ def test_a_commit_id_in_a_numeric_tag_order_is_reported(order: str, tag: str, co
         ("manifests", "manifests", "Directory"),
     ],
 )
-def test_two_aliases_that_update_one_entry_by_different_rules_are_reported(
+def test_two_aliases_that_update_the_same_entry_by_different_rules_are_reported(
     first: str, second: str, more: dict[str, str], told: bool, target: str, kind: str, section: str
 ) -> None:
     given = {"image-list": f"{first}, {second}", "update-strategy": "alphabetical"}

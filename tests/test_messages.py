@@ -1,4 +1,6 @@
-"""Messages that people had to read twice: each says what is wrong, where, and something to do."""
+"""Messages that people used to have to read twice: each now says what is wrong, where, and what to
+do.
+"""
 
 import pytest
 from support.memory import Story, story

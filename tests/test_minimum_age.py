@@ -1,4 +1,6 @@
-"""`minimumAge` and `--minimum-age`: `scan` by the image's date, `promote` by the history of the source."""
+"""`minimumAge` and `--minimum-age`: `scan` uses the image's date, and `promote` uses the history of
+the source.
+"""
 
 import subprocess
 from collections.abc import Collection, Mapping
@@ -69,7 +71,7 @@ def test_a_scan_chooses_the_newest_tag_that_is_old_enough(
 
 
 def committed(repo: Path, tag: str, when: str) -> None:
-    """Put a commit of that time, with that tag, on top of the branch."""
+    """Add a commit with this time and this tag on top of the branch."""
     text = KUSTOMIZATION.replace("1.0.0", tag)
     path = target("a")
     stream = (
@@ -110,7 +112,7 @@ FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
             "",
             ("--minimum-age", "3d"),
             "too-young",
-        ),  # went back
+        ),  # the source went back to 1.1.0
     ],
 )
 def test_a_promotion_waits_until_the_source_has_had_the_version_long_enough(

@@ -1,4 +1,6 @@
-"""Nothing is green that did nothing by mistake: typing errors in annotations, images, names, variables and URLs."""
+"""A run that does nothing because of a mistake never looks successful: typos in annotations,
+images, names, variables, and URLs.
+"""
 
 import json
 import re
@@ -24,7 +26,7 @@ P = "argocd-image-updater.argoproj.io/"
 
 
 def annotated(name: str, repo: Path, **annotations: str) -> dict[str, Any]:
-    """An Application with keys as they are written, `__` standing for a dot."""
+    """An Application whose annotations have these keys, with `__` for a dot."""
     made = application(name, repo)
     made["metadata"]["annotations"] |= {
         P + key.replace("__", "."): value for key, value in annotations.items()
@@ -50,7 +52,7 @@ def test_a_misspelt_rule_admits_no_tag(tmp_path: Path) -> None:
     assert "rename it to web.allow-tags" in result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("strict"))
     assert "newTag: 1.1.0" in show(repo, "main", target("loose"))
-    assert len(result.json["errors"]) == 1  # told once
+    assert len(result.json["errors"]) == 1  # reported once
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "status", "lint"])
@@ -94,7 +96,7 @@ def test_annotations_cannot_write_to_the_config_of_image_update(
 
 @pytest.mark.parametrize("kind", ["Application", "List", "ApplicationSet"])
 def test_rules_from_a_yaml_merge_key_apply(tmp_path: Path, kind: str) -> None:
-    """kubectl and Argo CD follow merge keys, so such a rule is in the cluster."""
+    """kubectl and Argo CD resolve merge keys, so such a rule is in the cluster."""
     repo = repository(tmp_path, "web")
     made = application("web", repo)
     made["metadata"]["annotations"] = {"MERGED": "MERGED"}
@@ -163,7 +165,7 @@ def test_an_untracked_image_is_reported_in_every_output_of_the_ci_host(tmp_path:
     assert f"::warning title=Image Update::{what}%0A  fix: {fix}" in result.stderr
     assert f"- warning: `{what}` fix: `{fix}`" in summary.read_text()
     assert messages(result) == ["no Application tracks ghcr.io/acme/wbe"]
-    # one of two is enough for a warning
+    # one untracked image out of two is enough for a warning
     both = run(
         "--applications", apps, image="ghcr.io/acme/web:1.1.0 ghcr.io/acme/nothing-like-it:2"
     )
@@ -207,7 +209,7 @@ def test_the_only_repository_option_warns_if_it_excludes_every_application(
     places = ", ".join(f"argocd/{name} ({repos[name]})" for name in names)
     message = f"--only-repository excludes all Applications {what}: {places}"
     assert [(one["message"], one["severity"]) for one in told] == [(message, "warning")]
-    assert result.code == 0  # they do track it: --require-match is content
+    assert result.code == 0  # they do track it, so --require-match is satisfied
     text = image_update(*command, *given)
     assert message in text.stderr
     assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
@@ -242,7 +244,7 @@ def test_the_require_match_option_fails_the_run_if_an_image_is_untracked(
     args = arguments(manifest(tmp_path, application("web", repo)), image=image)
     result = image_update(command, *args[1:], env={"IMAGE_UPDATE_REQUIRE_MATCH": "true"})
     assert result.code == code
-    landed = command == "run"  # what is tracked lands all the same
+    landed = command == "run"  # the tracked image lands anyway
     assert git(repo, "rev-list", "--count", "main") == ("2" if landed else "1")
     assert result.json["status"] == ("updated" if WEB in image else "unchanged")
     assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
@@ -268,7 +270,7 @@ def test_an_unknown_application_name_is_an_error(tmp_path: Path) -> None:
     assert (result.code, result.json["status"]) == (3, "failed")
     assert "there is no Application named 'wbe'\n  fix: did you mean web?" in result.stderr
     assert [one["rule"] for one in result.json["errors"]] == ["source"]
-    assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is good
+    assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is valid
     linted = image_update("lint", "--applications", apps, "--application", "wbe")
     assert linted.code == 3
     assert "there is no Application named 'wbe'" in linted.stdout
@@ -293,7 +295,7 @@ def test_a_misspelt_variable_is_reported(tmp_path: Path) -> None:
     assert result.stderr.count(told) == 1
     assert messages(result) == ["unknown variable IMAGE_UPDATE_PULLREQUEST"]
     assert "s3cret" not in result.stderr + result.stdout
-    # it may be why there is an error
+    # the misspelt variable may be the reason for an error
     report = tmp_path / "report.json"
     early = image_update(
         "run",
@@ -340,7 +342,7 @@ def test_pull_request_options_without_a_pull_request_are_a_warning(tmp_path: Pat
         "plan",
         "run",
         "run",
-    ):  # the last one has nothing to do, and the mistake is the same
+    ):  # the last run has nothing to do, but the mistake is the same
         result = image_update(command, *arguments(apps, *given)[1:])
         assert (result.code, unasked(result)) == (
             0,
@@ -512,7 +514,9 @@ def test_a_run_fails_if_git_is_not_installed(tmp_path: Path) -> None:
 def test_a_missing_ca_file_in_registries_conf_is_not_treated_as_a_registry_outage(
     tmp_path: Path,
 ) -> None:
-    """Without an answer newest-build continues by arrival; here nobody was asked."""
+    """If a registry does not respond, newest-build goes by order of arrival. Here, no registry was
+    queried.
+    """
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}", update_strategy="newest-build"))
     conf = tmp_path / "registries.conf"

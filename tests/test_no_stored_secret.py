@@ -1,4 +1,4 @@
-"""The exchanges of identities for tokens, as the page shows them, with a stand-in for Dex and octo-sts."""
+"""The exchanges of identities for tokens that the page shows, against a fake Dex and octo-sts."""
 
 import json
 import re
@@ -23,11 +23,11 @@ WANTED = {
     "scope": "openid email profile federated:id",
     "requested_token_type": "urn:ietf:params:oauth:token-type:access_token",
     "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
-}  # as argo-cd/docs/operator-manual/user-management/github-actions.md has it
+}  # as in argo-cd/docs/operator-manual/user-management/github-actions.md
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """Answers as Dex's token endpoint, octo-sts, and GitHub's endpoint for identities do."""
+    """Responds like Dex's token endpoint, octo-sts, and GitHub's endpoint for identities."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -68,7 +68,7 @@ def address() -> Iterator[str]:
 
 
 def shown() -> list[Any]:
-    """The YAML of the page."""
+    """The YAML documents on the page."""
     found = (one.code for one in blocks(PAGE) if one.language == "yaml")
     return [document for text in found for document in yaml.safe_load_all(text)]
 

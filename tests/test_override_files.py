@@ -1,4 +1,6 @@
-"""Override files in which people write, too: what is theirs stays, what was carried follows. Whole runs."""
+"""Override files that people also edit, in whole runs: people's values stay, and carried values
+follow their source.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ KUSTOMIZE = {"apps/a/kustomization.yaml": "resources: []\n"}
 
 
 class Scene:
-    """One Application whose spec has parameters, images or variables, in one repository."""
+    """One Application, whose spec has parameters, images, or variables, in one repository."""
 
     def __init__(self, folder: Path, files: dict[str, str]) -> None:
         self.folder = folder
@@ -83,7 +85,7 @@ def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
     scene = Scene(tmp_path, {**HELM, FILE: old})
     done = scene.run("1.1.0", helm(log="debug", replicas="2"))
     kept = old.replace("1.0.0", "1.1.0")
-    assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
+    assert scene.text == kept  # Argo CD has ignored `replicas` since this list was added
     assert warnings(done) == [
         f"{FILE} differs from the Application in log; Argo CD uses the file",
         f"{FILE} hides replicas in the Application: the file has its own list, and Argo CD uses only that list",
@@ -92,7 +94,7 @@ def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
     assert (scene.text, warnings(done)) == (kept.replace("1.1.0", "1.2.0"), [])
     kept = kept.replace("1.1.0", "1.3.0")
-    for asked in (("--carry-parameters",), ()):  # the second run follows the mark of the first
+    for asked in (("--carry-parameters",), ()):  # the second run goes by the first run's marker
         done = scene.run("1.3.0", helm(log="debug", replicas="2"), *asked)
         assert (
             scene.text
@@ -135,7 +137,7 @@ def test_plugin_variables_follow_the_spec_and_the_common_file(tmp_path: Path) ->
     env = {"plugin": {"env": [{"name": "LOG", "value": "info"}, {"name": "MODE", "value": "slow"}]}}
     keys = {"web.plugin.image-tag": "TAG"}
     scene.run("1.1.0", env, **keys)
-    assert "LOG" not in scene.text  # the common file hides it
+    assert "LOG" not in scene.text  # the common file overrides it
     assert "  - name: MODE  # from .argocd-source.yaml\n    value: fast\n" in scene.text
     commit(scene.repo, {"apps/a/.argocd-source.yaml": common.replace("fast", "faster")})
     scene.run("1.2.0", env, **keys)
@@ -147,7 +149,7 @@ def test_plugin_variables_follow_the_spec_and_the_common_file(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("alias", ["web", "db"])
-def test_the_parameter_of_an_image_is_not_reset_after_it_was_written(
+def test_the_parameter_of_an_image_is_not_reset_after_it_has_been_written(
     tmp_path: Path, alias: str
 ) -> None:
     scene = Scene(tmp_path, HELM)
@@ -232,7 +234,7 @@ def test_unchanged_copies_of_the_image_in_a_folder_of_manifests_are_reported(
     )
     repo = bare_repo(tmp_path, {"apps/a/pod.yaml": pod, "apps/a/recipe.yaml": recipe})
     apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
-    for _ in range(2):  # also when there is nothing to do
+    for _ in range(2):  # also if there is nothing to do
         result = image_update(*arguments(apps))
         assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, which is not changed"]
     assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (

@@ -1,4 +1,6 @@
-"""What README and docs show can be read, run and followed: blocks of YAML and shell, variables, links, the site."""
+"""The README and docs: blocks of YAML and shell are valid, variables exist, links work, and the
+site is complete.
+"""
 
 import re
 import shlex
@@ -26,7 +28,7 @@ HOSTS_AND_MACHINES = re.compile(
 
 
 def _fenced(language: str) -> list[tuple[str, str]]:
-    """(page, text) of every block of a language in README and docs."""
+    """The page and text of each block in this language in the README and docs."""
     return [
         (name, one.code)
         for name, text in EVERYWHERE.items()
@@ -55,7 +57,7 @@ def test_lint_finds_no_errors_in_the_examples(tmp_path: Path) -> None:
     errors = [one for one in ended.json["findings"] if one["severity"] == "error"]
     assert [
         one for one in errors if not one["message"].endswith("matches")
-    ] == []  # not every page shows the Applications
+    ] == []  # not every page shows the Applications that a resource selects
 
 
 @pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\non:" in one[1]])
@@ -65,7 +67,7 @@ def test_workflow_examples_match_the_github_schema(page: str, text: str) -> None
 
 
 def _commands() -> list[tuple[str, str]]:
-    """(page, line) of every command of ours that README and docs show."""
+    """The page and line of each of our commands in the README and docs."""
     texts = [(page, text.replace("\\\n", " ")) for page, text in (*_fenced("sh"), *_fenced(""))]
     found = (
         (page, line)
@@ -91,7 +93,7 @@ def test_every_command_and_option_in_an_example_exists(page: str, line: str) -> 
 
 @pytest.mark.parametrize("page", EVERYWHERE)
 def test_every_variable_in_the_documentation_is_read_by_the_code(page: str) -> None:
-    """Of an option, of a secret that has no option, or of what `--dotenv` writes."""
+    """It belongs to an option, to a secret without an option, or to the output of `--dotenv`."""
     source = "\n".join(path.read_text() for path in (ROOT / "task").rglob("*.py"))
     results = {line.partition("=")[0] for line in dotenv(dict.fromkeys(NAMES, "")).splitlines()}
     known = (

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote goes through one reader, which no text can bring down."""
+"""JSON from elsewhere goes through a single reader, which no text can crash."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from task.plain_data import DEEPEST, parsed_json
 
 TASK = Path(__file__).parent.parent / "task"
-# `schemas` reads a file of this package.
+# `schemas` reads a file in this package.
 READERS = {"plain_data.py", "schemas/__init__.py"}
 
 
@@ -68,8 +68,10 @@ def test_any_text_is_parsed_or_raises_a_value_error(text: str | bytes) -> None:
         parsed_json(text)
 
 
-def test_the_cost_of_checking_the_depth_grows_with_the_size_of_the_text() -> None:
-    """Lines of this module that are run: the same for each container, however many there are."""
+def test_the_cost_of_checking_the_depth_is_linear_in_the_size_of_the_text() -> None:
+    """The number of executed lines per container is about the same, however many containers there
+    are.
+    """
 
     def lines(number: int) -> int:
         text = "[" + ",".join(['{"a": [{"b": ["c"]}]}'] * number) + "]"

@@ -1,4 +1,4 @@
-"""`promote`, from the command line to the branches of two repositories, and to the pull request."""
+"""`promote`, from the command line to the branches of two repositories and the pull request."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def promoted(apps: Path | str, *words: str | Path, env: dict[str, str] | None = 
 
 @pytest.fixture
 def stages(tmp_path: Path) -> tuple[Path, Path, Path]:
-    """The Applications' file, and the repositories of staging and production."""
+    """The file with the Applications, and the repositories for staging and production."""
     staging = repository(tmp_path, "web-staging", name="staging.git")
     production = repository(tmp_path, "web-production", name="production.git")
     apps = manifest(

@@ -1,4 +1,6 @@
-"""What the repository's config wants proved, from the command line to the commit: whole runs, with real keys."""
+"""The proofs that the repository's config requires, from the command line to the commit: whole runs
+with real keys.
+"""
 
 import json
 from pathlib import Path
@@ -43,7 +45,9 @@ def target(name: str) -> str:
 
 
 class Scene:
-    """A repository whose config wants a proof for `b`, and the Applications `a` and `b`, which is `a` promoted."""
+    """A repository whose config requires a proof for `b`, and the Applications `a` and `b`.
+    Versions of `a` are promoted to `b`.
+    """
 
     def __init__(self, folder: Path, registry: str, pair: cosign.Keys, *wanted: str) -> None:
         self.named = f"{registry}/acme/web"
@@ -87,7 +91,7 @@ class Scene:
 def attest(
     server: RegistryApi, pair: cosign.Keys, digest: str = IMAGE.digest, ref: str = "refs/heads/main"
 ) -> None:
-    """Put a statement next to an image, as Tekton Chains does."""
+    """Store a statement next to an image, as Tekton Chains does."""
     workflow = {"ref": ref, "repository": WEB, "path": "release.yml"}
     definition = {
         "buildType": "x",
@@ -133,7 +137,7 @@ def test_a_proved_image_is_written_by_digest_and_its_proof_is_reported(
     )
     builds = {one["application"]: one["builds"] for one in scene.call("status").json["images"]}
     assert builds["argocd/b"][0]["proof"] == trailers.strip().partition(" ")[2]
-    assert scene.of("run")["proof"] is None  # nothing is written, so nothing is asked
+    assert scene.of("run")["proof"] is None  # nothing is written, so no proof is looked up
     saved = tmp_path / "report.json"
     saved.write_text(written.stdout)
     for shown in (
@@ -274,7 +278,7 @@ def test_a_rollback_to_an_unproved_image_is_written_with_a_warning(
     assert forward.json["decisions"][0]["proof"] == PROOF
     refused = scene.call(
         "rollback", "b", "--to", "1.0.0", "--verify", pair.public
-    )  # an option stays an option
+    )  # the requirement of an option still applies
     assert refused.json["decisions"][0]["rule"] == "signature"
     server.faults["/acme/web/manifests/1.0.0"] = lambda _: (503, {}, b"")
     assert scene.call("rollback", "b", "--to", "1.0.0", "--registry-check", "never").code == 0

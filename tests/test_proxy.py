@@ -1,4 +1,6 @@
-"""Git behind a proxy: found in the environment or git's configuration; its failures are told, its password is not."""
+"""Git behind a proxy, which is found in the environment or in git's configuration. Its failures are
+reported, but never its password.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,9 +90,7 @@ def test_a_refusal_by_the_proxy_is_reported_without_its_password(
     assert problem(result)[:2] == (code, rule)
     assert told in problem(result)[2]
     assert "CONNECT" in problem(result)[2]
-    assert len(proxy.seen) >= (
-        3 if code == 75 else 1
-    )  # asked again, a few times, where that may help
+    assert len(proxy.seen) >= (3 if code == 75 else 1)  # retried a few times if that may help
     hides(result.stdout + result.stderr)
     proxy.refuses = 0
     assert (ground.by_https(web, env={"HTTPS_PROXY": url(proxy)}).code, ground.landed()) == (
@@ -111,7 +111,7 @@ def hides(text: str) -> None:
             f"http://{LOGIN}@127.0.0.1:{{}}",
             75,
             "the proxy could not be reached",
-        ),  # nobody listens
+        ),  # nothing is listening
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "the proxy could not be reached"),
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy setting is not valid"),
         ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy setting is not valid"),

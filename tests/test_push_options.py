@@ -1,4 +1,4 @@
-"""`--push-option`: the server's hook gets the texts, with pushes of changes only."""
+"""`--push-option`: the server's hook gets the options, but only with pushes of changes."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from support.runs import KUSTOMIZATION, WEB, application, manifest, target
 
 
 def scene(folder: Path, *, takes: bool = True) -> tuple[Path, Path]:
-    """Return a repository whose hook writes down the push options, and its Applications."""
+    """Return a repository whose hook records the push options, and its Applications."""
     repo = bare_repo(folder, {target("a"): KUSTOMIZATION})
     git(repo, "config", "receive.advertisePushOptions", str(takes).lower())
     hook = repo / "hooks" / "pre-receive"

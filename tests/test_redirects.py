@@ -1,4 +1,4 @@
-"""Git servers that redirect: what logs in stays with its own server, and what begins as https stays https."""
+"""Git servers that redirect: a login stays with its own server, and https never becomes http."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,9 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other(repo: Path) -> Iterator[GitServer]:
-    """Another server, which serves the repository to everybody and notes what it is told."""
+    """Another server, which serves the repository to everybody and records the headers that it
+    gets.
+    """
     with git_server(repo.parent) as server:
         yield server
 
@@ -43,7 +45,7 @@ def other(repo: Path) -> Iterator[GitServer]:
 def run_with_config(
     folder: Path, url: str, *more: str | Path, config: str = "", env: dict[str, str] | None = None
 ) -> Result:
-    """A run on one repository; `config` is the user's configuration of git."""
+    """Run the command on one repository. `config` is the user's git configuration."""
     (folder / ".gitconfig").write_text(config)
     given = {"HOME": str(folder), **(env or {})}
     return image_update(*arguments(manifest(folder, application("web", url)), *more), env=given)
@@ -76,7 +78,7 @@ def test_the_bearer_token_of_argo_cd_is_not_sent_to_another_server(
     "config",
     [
         f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n",
-        f'[http "SERVER"]\n\textraHeader = AUTHORIZATION: basic {TOKEN}\n',  # as actions/checkout leaves it
+        f'[http "SERVER"]\n\textraHeader = AUTHORIZATION: basic {TOKEN}\n',  # as left by actions/checkout
         f'[http "SERVER"]\n\textraHeader = Authorization: Bearer {TOKEN}\n\tfollowRedirects = true\n',
         f'[http "SERVER/old.git"]\n\textraHeader = PRIVATE-TOKEN: {TOKEN}\n',
     ],
@@ -193,7 +195,7 @@ def test_an_https_url_may_be_rewritten_to_http_by_the_git_configuration(
 def test_services_are_never_redirected_from_https_to_plain_http(
     tmp_path: Path, other: GitServer
 ) -> None:
-    """Registries, forges, Argo CD and Kubernetes, which one door reaches."""
+    """Registries, forges, Argo CD, and Kubernetes all use the same HTTP client."""
     found, key = certificate(tmp_path)
     with git_server(tmp_path, (found, key)) as server:
         server.moved["/old"] = f"{other.url}new"

@@ -1,4 +1,6 @@
-"""Facts from registries in whole runs: what is asked when, how often, as whom; and what becomes of the answers."""
+"""Facts from registries in whole runs: which requests are made, when, how often, and with which
+login, and what the responses lead to.
+"""
 
 import base64
 import json
@@ -28,7 +30,7 @@ def server(oci_registry: RegistryApi) -> RegistryApi:
 
 
 class Scene:
-    """One Application with an image of a registry."""
+    """One Application with an image in a registry."""
 
     def __init__(self, folder: Path, registry: str, now: str = "1.0.0", **annotations: str) -> None:
         self.named = f"{registry}/acme/web"
@@ -85,7 +87,7 @@ NEWEST = {"update_strategy": "newest-build"}
             ("--created", DAY.format(2)),
             ":1.1.0",
             1,
-        ),  # when what Git says was created is not known
+        ),  # the creation date of the version in Git is unknown
     ],
 )
 def test_each_combination_of_settings_makes_the_expected_number_of_requests(
@@ -128,7 +130,7 @@ def test_newest_build_compares_the_dates_in_the_registry(
     assert DAY.format(3) in show(scene.repo, "main", STATE)
     del server.seen[:]
     assert decision(scene.run(version=":b-2")) == ("refuse", "superseded")
-    assert [one for one in server.asked if "b-3" in one] == []  # it is remembered
+    assert [one for one in server.asked if "b-3" in one] == []  # the date is remembered
     server.tags["acme/web"].pop("b-3")
     assert decision(scene.run(version=":b-1")) == ("refuse", "superseded")
 
@@ -168,7 +170,7 @@ def test_the_pin_digest_annotation_writes_the_digest(tmp_path: Path, server: Reg
         ),
     ],
 )
-def test_the_answer_of_the_registry_decides_about_the_update(
+def test_the_response_of_the_registry_determines_the_decision(
     tmp_path: Path,
     server: RegistryApi,
     annotations: dict[str, str],
@@ -195,7 +197,7 @@ def test_the_answer_of_the_registry_decides_about_the_update(
         ("never", DIGEST, 3, ("error", "registry")),
     ],
 )
-def test_an_unreachable_registry_is_an_error_only_if_its_answer_is_needed(
+def test_an_unreachable_registry_is_an_error_only_if_its_response_is_needed(
     tmp_path: Path, check: str, annotations: dict[str, str], code: int, expected: tuple[str, str]
 ) -> None:
     scene = Scene(tmp_path, "127.0.0.1:1", **annotations)
@@ -238,7 +240,7 @@ def test_missing_labels_do_not_stop_the_update(tmp_path: Path, server: RegistryA
     assert "returned 500" in result.stderr
 
 
-# Logins. Whatever is used, nothing of it is shown anywhere.
+# Logins. Whichever login is used, no part of it is shown anywhere.
 
 
 def shown(scene: Scene, result: Result) -> str:
@@ -294,7 +296,7 @@ def test_each_way_to_log_in_to_the_registry_works_without_leaking_the_password(
         ("env:HOME_LOGIN", "allow"),
         ("ext:/bin/login", "ext"),
         ("pullsecret:argocd/login", "no cluster is available"),
-        ("secret:argocd/login#field", "no cluster is available"),  # the Application's own namespace
+        ("secret:argocd/login#field", "no cluster is available"),  # the Application's namespace
         ("secret:other/login#field", "namespace"),
     ],
 )

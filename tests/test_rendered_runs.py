@@ -1,4 +1,6 @@
-"""Whole runs on Applications that are not among the manifests: those of a chart, and those that others deploy."""
+"""Whole runs on Applications that are not among the manifests: those from a chart, and those
+deployed by other Applications.
+"""
 
 import json
 import os
@@ -25,7 +27,7 @@ spec:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A repository with a chart that makes two Applications, and with their folders."""
+    """A repository with a chart that generates two Applications, and with their folders."""
     return bare_repo(
         tmp_path,
         {

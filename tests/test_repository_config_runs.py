@@ -1,6 +1,7 @@
-"""The repository's own config, from the command line to the branch: one story for each thing that it changes.
+"""The repository's own config, from the command line to the branch: one test for each of its
+effects.
 
-Which rule decides what is in tests/repository_config and tests/landing/test_governed.py.
+The rules themselves are tested in tests/repository_config and tests/landing/test_governed.py.
 """
 
 import json
@@ -117,7 +118,7 @@ def test_the_config_sets_the_commit_message_but_options_win(tmp_path: Path) -> N
 
 
 def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
-    """In a repository that is so large that its files are fetched one by one."""
+    """The repository is so large that its files are fetched one by one."""
     repo = repository(tmp_path, "a")
     commit(repo, {f"filler/{number}": f"{number}" for number in range(2000)})
 
@@ -133,7 +134,9 @@ def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
 
 
 def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
-    """At the root of the work tree, wherever in it the Applications are."""
+    """The config is at the root of the work tree, wherever in the work tree the Applications
+    are.
+    """
     git(tmp_path, "init", "--quiet", "work")
     apps = tmp_path / "work" / "applications"
     apps.mkdir()
@@ -165,7 +168,9 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
 
 
 def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path) -> None:
-    """A rule that cannot be read does not hide that another one matches nothing, or that a template is missing."""
+    """An unreadable rule does not hide that another rule matches nothing, or that a template is
+    missing.
+    """
     git(tmp_path, "init", "--quiet", "work")
     git(tmp_path / "work", "remote", "add", "origin", "https://git.example/x")
     git(tmp_path / "work", "commit", "--quiet", "--allow-empty", "--message", "begin")
@@ -208,7 +213,7 @@ def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path
 def test_lint_checks_the_commit_template_named_in_the_config(
     tmp_path: Path, template: str | None, words: str
 ) -> None:
-    """A template that stops each run is an error, with the line of its key."""
+    """A template that would make every run fail is an error, with the line of its key."""
     git(tmp_path, "init", "--quiet", "work")
     config = tmp_path / "work" / CONFIG
     config.parent.mkdir()
@@ -226,7 +231,7 @@ def test_lint_checks_the_commit_template_named_in_the_config(
 
 
 def test_lint_warns_about_a_rule_that_matches_no_application(tmp_path: Path) -> None:
-    """A mistyped glob switches a review off, and nothing else would say so."""
+    """A mistyped glob disables a review, and nothing else would report that."""
     repo = repository(tmp_path, "a")
     git(tmp_path, "clone", "--quiet", str(repo), "work")
     config = tmp_path / "work" / CONFIG

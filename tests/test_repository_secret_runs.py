@@ -1,4 +1,6 @@
-"""Secrets for repositories, in whole runs: Argo CD's own, with and without `.git`, and those of Applications."""
+"""Secrets for repositories in whole runs: Argo CD's own, with and without `.git`, and those of
+Applications.
+"""
 
 import base64
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from support.runs import application, arguments, manifest, repository, run, targ
 from support.serving import certificate
 
 TOKEN = "b3arer-t0ken"
-# (the kind of secret, the end of its URL, the end of the Application's)
+# (the kind of secret, the end of its URL, the end of the Application's URL)
 ENDS = [
     ("repository", "repo", "repo.git"),
     ("repository", "repo.git", "repo"),
@@ -108,7 +110,7 @@ def test_the_no_proxy_list_of_the_secret_is_respected(
 ) -> None:
     monkeypatch.setenv(
         "NO_PROXY", "other.example.com" if not used else "127.0.0.1"
-    )  # the secret's word counts alone
+    )  # only the secret's list applies
     with git_server(tmp_path) as server, http_proxy() as proxy:
         api.add(
             SECRETS,
@@ -138,7 +140,7 @@ OWN = {"username": "mine", "password": "s3cret-mine"}
 
 
 def named(name: str, namespace: str, **data: str) -> dict[str, Any]:
-    """A secret that a team made for itself."""
+    """A secret that a team has created for itself."""
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {"metadata": {"name": name, "namespace": namespace}, "data": encoded}
 
@@ -148,7 +150,7 @@ def named(name: str, namespace: str, **data: str) -> dict[str, Any]:
 def test_an_unverified_server_gets_no_platform_login(
     tmp_path: Path, api: KubernetesApi, own: dict[str, str], accepted: bool
 ) -> None:
-    """Whoever chooses the proxy and has no certificate checked, reads along."""
+    """Whoever chooses the proxy and disables the certificate check can read the traffic."""
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     home = tmp_path / "home"

@@ -1,8 +1,8 @@
-"""All requests of a whole run to the Git server: the user waits for each of them.
+"""All requests of a whole run to the Git server. The user waits for each of them.
 
-The branch is fetched before the rest of the program is imported, and must not be fetched again when it is read. Over
-HTTP, `info/refs` is one request, and so is each POST. The repository is private: a login that is asked for would show
-as a refused request.
+The branch is fetched before the rest of the program is imported, and must not be fetched again when
+it is read. Over HTTP, `info/refs` is one request, and so is each POST. The repository is private,
+so if git waited for the server to demand a login, there would be a refused request.
 """
 
 from pathlib import Path

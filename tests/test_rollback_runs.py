@@ -1,4 +1,6 @@
-"""What `rollback --to` finds in the history, and what it does with a tag that neither Git nor the registry knows."""
+"""What `rollback --to` finds in the history, and what it does with a tag that is in neither Git nor
+the registry.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ def value(repo: Path, path: str = target("a")) -> str:
 
 
 def scene(folder: Path, *texts: str) -> tuple[Path, Path]:
-    """A repository with these texts, one commit after the other, and its Application."""
+    """A repository with a commit for each of these texts, in order, and its Application."""
     repo = repository(folder, "a")
     for one in texts:
         commit(repo, {target("a"): one})
@@ -132,7 +134,9 @@ def test_a_rollback_tag_need_not_be_in_the_history(tmp_path: Path, to: str) -> N
 
 
 class Scene:
-    """Applications with an image of a registry, and the versions that each of them had, oldest first."""
+    """Applications with an image in a registry, and the versions that each of them has had, oldest
+    first.
+    """
 
     def __init__(
         self, folder: Path, registry: str, *versions: str, apps: str = "a", **annotations: str
@@ -285,7 +289,7 @@ def test_only_the_last_fifty_versions_are_searched(
 def test_a_tag_that_only_one_of_several_images_has_is_an_error_for_the_others(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    """Without --alias the tag is meant for every image of the Application."""
+    """Without --alias, the tag applies to every image of the Application."""
     oci_registry.put("acme/db", "9.0", image())
     both = f"web={oci_registry.name}/acme/web, db={oci_registry.name}/acme/db"
     scene = Scene(tmp_path, oci_registry.name, "1.4.2", "1.5.0", image_list=both)

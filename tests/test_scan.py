@@ -1,4 +1,6 @@
-"""`scan`: no event; the newest tag that each entry takes, asked of registries, then the same road as `run`."""
+"""`scan`: without an event, it finds the newest tag that each entry admits in the registries, and
+then proceeds like `run`.
+"""
 
 import base64
 import json
@@ -35,7 +37,7 @@ DAY = "2026-11-{:02}T06:00:00Z"
 
 
 class Scene:
-    """Applications in one repository, each with an image of the registry."""
+    """Applications in one repository, each with an image in the registry."""
 
     def __init__(self, folder: Path, oci_registry: RegistryApi) -> None:
         self.folder, self.server = folder, oci_registry
@@ -112,7 +114,7 @@ def test_newest_build_requests_each_date_only_once(
     assert verdicts(scene.scan(*kept)) == {"argocd/a": ("unchanged", "same")}
     assert {one.partition(" ")[0] for one in oci_registry.asked if "/manifests/" in one} == {
         "HEAD"
-    }  # tags move
+    }  # tags can move
     assert [one for one in oci_registry.asked if "/blobs/" in one] == []
     oci_registry.put("acme/web", "main-1", image(created=DAY.format(4), seed="4"))
     scene.scan(*kept)
@@ -304,7 +306,7 @@ def test_a_broken_entry_is_an_error_and_the_other_entries_are_updated(
 
 
 @pytest.mark.measured
-def test_details_of_the_scanning_job_are_not_recorded_as_the_build(
+def test_details_of_the_scanning_job_are_not_recorded_as_details_of_the_build(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "main-2", image(created=DAY.format(2)))
@@ -416,7 +418,7 @@ def test_applications_of_a_cluster_are_scanned_with_their_own_logins(
     assert LOGIN not in result.stdout + result.stderr
 
 
-# Argo CD Image Updater's own picks.
+# The tags that Argo CD Image Updater itself picks.
 
 
 def rows(suite: str) -> list[Any]:
@@ -430,7 +432,7 @@ def date(seconds: int) -> str:
 def test_a_scan_picks_the_same_tags_as_image_updater(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    """All of them in one scan: a repository and an Application for each."""
+    """All cases are in one scan, each with its own repository and Application."""
     cases = [
         case
         for case in rows("strategies")
@@ -448,7 +450,7 @@ def test_a_scan_picks_the_same_tags_as_image_updater(
             )
         strategy, constraint = given["strategy"], given["constraint"]
         if strategy == "digest":
-            continue  # the tag is the constraint's
+            continue  # the constraint is the tag
         listed = f"web=IMAGE:{constraint}" if constraint else "web=IMAGE"
         scene.add(
             f"n{number}", "now", f"case/{number}", image_list=listed, update_strategy=strategy
@@ -473,7 +475,7 @@ OURS = {
 
 
 def registry(given: Mapping[str, Any], questions: Collection[Question]) -> dict[Question, Answer]:
-    """What the registry of a case answers."""
+    """The responses of the registry in a case."""
     known: dict[str, dict[str, str]] = {}
     for name, tags in given["registry_tags"].items():
         of_name = known.setdefault(parse_image(name).identity, {})

@@ -1,4 +1,4 @@
-"""The hosts' schemas that tests carry: as strict as those that they were made from."""
+"""The CI hosts' schemas that the tests include: as strict as the originals."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def test_a_misspelt_field_is_reported_with_its_path() -> None:
 
 if os.environ.get(
     "SCHEMAS_DIR"
-):  # an extra for those who have the schemas, nothing that a clone lacks
+):  # an extra for developers who have the schemas, which a clone does not need
 
     def test_the_committed_schemas_match_the_original_schemas() -> None:
         made = schemas.rendered(schemas.gathered(Path(os.environ["SCHEMAS_DIR"])))

@@ -1,4 +1,6 @@
-"""docs/security.md: each promise names tests that hold it, and these exist. What no other test holds is held here."""
+"""docs/security.md: each promise names the tests that verify it, and these exist. Promises that no
+other test verifies are verified here.
+"""
 
 import ast
 import dataclasses
@@ -15,13 +17,15 @@ from scripts.typer_options import all_options, name_of
 from task.secret import Secret
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
-FREE = {"What it does not protect against"}  # what is no promise
+FREE = {"What it does not protect against"}  # a section without promises
 NOTE = re.compile(r"^\[\^([\w-]+)\]: (.*)$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def promises() -> list[str]:
-    """Every row, item and paragraph that says what holds; heads of tables, introductions, links and quotes do not."""
+    """Every row, item, and paragraph that makes a promise. Table headings, introductions, links,
+    and quotes do not.
+    """
     found: list[str] = []
     heading = ""
     for block in re.split(r"\n{2,}", NOTE.sub("", PAGE)):
@@ -65,12 +69,14 @@ def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-# Names, places and public keys: nothing secret.
+# Names, places, and public keys: nothing secret.
 OPEN = {"signing-key", "ssh-host-key", "git-credentials-url", "registry-credentials-for"}
 
 
 def test_no_option_accepts_a_secret_value() -> None:
-    """An argument is in the list of processes, and in the log of whatever started the step."""
+    """An argument would be visible in the process list, and in the log of whatever started the
+    step.
+    """
     words = ("password", "token", "secret", "key", "credential")
     about = {name for name in map(name_of, all_options()) if any(word in name for word in words)}
     assert {name for name in about if not name.endswith(("-file", "-directory"))} <= OPEN
@@ -121,7 +127,9 @@ CALLS = [
 def test_logins_in_urls_are_never_shown(
     tmp_path: Path, call: tuple[str, ...], broken: bool
 ) -> None:
-    """Messages quote annotations, and an Application's owner may have written a password into any of them."""
+    """Messages quote annotations, and an Application's owner may have written a password into
+    any of them.
+    """
     annotations = {"git_repository": LOGIN, "write_back_source": LOGIN}
     if broken:
         annotations |= {

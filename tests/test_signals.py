@@ -1,6 +1,7 @@
-"""SIGTERM and SIGINT: children ended, nothing left behind, and what landed until then is told.
+"""SIGTERM and SIGINT: child processes end, nothing is left behind, and everything that has landed
+by then is reported.
 
-What a run waits for here never ends by itself, so a run that ends has stopped waiting.
+In these tests, a run waits for something that never ends, so a run that ends has stopped waiting.
 """
 
 import fcntl
@@ -84,7 +85,7 @@ def test_a_signal_during_a_push_stops_the_run(
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
 def test_a_signal_during_the_first_fetch_stops_the_run(tmp_path: Path, trap: str) -> None:
-    """That fetch is in a thread of its own."""
+    """That fetch runs in a separate thread."""
     scene = Scene(tmp_path)
     slow = tmp_path / "upload-pack-hook"
     slow.write_text(f"#!/bin/sh\n{trap}echo $$ > {scene.marker}; while :; do sleep 1; done\n")
@@ -114,7 +115,7 @@ def test_a_rerun_finishes_the_job(tmp_path: Path) -> None:
     assert git(scene.repo, "rev-list", "--count", "main") == "2"
 
 
-def test_a_second_signal_does_not_stop_the_clean_up(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_stop_the_cleanup(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
@@ -173,7 +174,7 @@ def test_a_stopped_run_reports_commits_that_landed_in_other_repositories(tmp_pat
     args = arguments(apps, "--results-dir", tmp_path / "results")
     running = start(args, env={"TMPDIR": str(scratch)})
     wait_until(lambda: len(list(tmp_path.glob("hanging.*"))) == 2)
-    wait_until(lambda: len(list(scratch.iterdir())) == 2)  # the others are done, and have tidied up
+    wait_until(lambda: len(list(scratch.iterdir())) == 2)  # the others have cleaned up
     running.send_signal(signal.SIGTERM)
     out, err = running.communicate(timeout=100)
     assert (running.returncode, list(scratch.iterdir())) == (143, []), err
@@ -228,7 +229,9 @@ def block() -> None:
 
 
 def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen[bytes]":
-    """A run from its very first moment; `blocked`: its parent has left signals for later."""
+    """Start a run, and return it at its very first moment. If `blocked`, it starts with signals
+    blocked.
+    """
     apps = manifest(scene_folder, application("a", repo))
     places = (
         "--results-dir",
@@ -262,7 +265,9 @@ def test_a_signal_pending_before_the_handlers_are_installed_is_handled(
 
 
 def test_a_signal_does_not_interrupt_an_import() -> None:
-    """What callbacks in there raise, Python prints and forgets; the next thing to be started is not."""
+    """An exception raised by a callback during an import is only printed by Python and then lost.
+    The next check raises it.
+    """
     during = "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\nprint('imported')"
     code = f"""
 import os, signal
@@ -282,9 +287,11 @@ except shutdown.StoppedError as error:
 def test_a_signal_at_any_moment_leaves_results_and_no_temporary_files(
     tmp_path: Path, blocked: bool
 ) -> None:
-    """Told with results and nothing left behind; or it came too late; or before there was a program to hear it."""
+    """A signal either stops the run with results and without leftovers, comes too late, or comes
+    before the program can handle it.
+    """
     codes = Counter[int]()
-    whole = 0.0  # seconds that a run takes which nobody stops: the first one
+    whole = 0.0  # seconds that a run takes if it is not stopped, measured in the first one
     for step in range(MANY + 1):
         folder = tmp_path / str(step)
         (folder / "scratch").mkdir(parents=True)
@@ -311,7 +318,7 @@ def test_a_signal_at_any_moment_leaves_results_and_no_temporary_files(
         assert (
             report["status"] == json.loads((folder / "report.json").read_text())["status"] == status
         )
-        # A push that was ended may have arrived: then the next run finds it.
+        # A push that was stopped may have arrived. If so, the next run finds it.
         assert status in ({"updated", "failed"} if landed else {"failed"})
         assert running.returncode == MOMENTS[number] or status == "updated"
     print(dict(codes))
@@ -366,7 +373,7 @@ MOMENTS_AFTER_THE_PUSH = variants(
 
 @pytest.mark.parametrize(("kind", "what"), MOMENTS_AFTER_THE_PUSH)
 def test_a_signal_after_the_push_loses_no_results(tmp_path: Path, kind: str, what: str) -> None:
-    """What has landed is reported once, and nothing says afterwards that the run failed."""
+    """A landed commit is reported once, and nothing reports afterwards that the run failed."""
     repo = repository(tmp_path, "a")
     apps, results, metrics = (
         manifest(tmp_path, application("a", repo)),

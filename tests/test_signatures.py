@@ -1,4 +1,4 @@
-"""Only what is signed is written, and it is written by the digest that was signed: whole runs, with real keys."""
+"""Only signed images are written, by the digest that was signed: whole runs with real keys."""
 
 import base64
 import threading
@@ -33,7 +33,7 @@ def server(oci_registry: RegistryApi) -> RegistryApi:
 
 
 class Scene:
-    """One Application with an image of a registry."""
+    """One Application with an image in a registry."""
 
     def __init__(self, folder: Path, registry: str) -> None:
         self.named = f"{registry}/acme/web"
@@ -140,9 +140,9 @@ def test_a_run_waits_for_a_late_signature(
     scene = Scene(tmp_path, server.name)
 
     def sign_late() -> None:
-        """Once the run has looked for a signature and found none."""
+        """Sign the image after the run has looked for a signature and found none."""
         wait_until(lambda: any(".sig" in one.path for one in server.seen))
-        time.sleep(1.5)  # longer than --deadline: waiting for a signature does not count
+        time.sleep(1.5)  # longer than --deadline, which does not include waiting for a signature
         sign(server, pair)
 
     signer = threading.Thread(target=sign_late)
@@ -193,10 +193,10 @@ def test_a_deferred_image_is_checked_on_release(
 ) -> None:
     scene = Scene(tmp_path, server.name)
     assert scene.call("a", "--reason", "freeze", command="hold").code == 0
-    assert decision(scene.call()) == ("defer", "held")  # without --verify: it has no digest
+    assert decision(scene.call()) == ("defer", "held")  # without --verify, so it has no digest
     arguments = ("a", "--verify", pair.public)
     assert decision(scene.call(*arguments, command="release")) == ("refuse", "signature")
-    assert decision(scene.call()) == ("defer", "held")  # nothing was lifted
+    assert decision(scene.call()) == ("defer", "held")  # the hold was not released
     sign(server, pair)
     assert decision(scene.call(*arguments, command="release")) == ("update", "admitted")
     assert f"digest: {IMAGE.digest}" in scene.text
@@ -229,7 +229,7 @@ def test_invalid_verify_options_are_usage_errors(
 
 
 class WithResource(Scene):
-    """The same Application, whose ImageUpdater wants a signature."""
+    """The same Application, whose ImageUpdater requires a signature."""
 
     def __init__(self, folder: Path, registry: str) -> None:
         super().__init__(folder, registry)
@@ -277,7 +277,7 @@ def test_the_signature_must_match_the_key_named_by_the_image_updater_resource(
         assert (refused.code, decision(refused)) == (0, ("refuse", "signature")), refused.stderr
         assert "secret argocd/keys (cosign.pub)" in refused.json["decisions"][0]["because"]
         sign(server, pair)
-        both = scene.call(*given, "--verify", other.public)  # the command line's demand stays
+        both = scene.call(*given, "--verify", other.public)  # the option applies, too
         assert decision(both) == ("refuse", "signature")
         assert "newTag: 1.0.0" in scene.text
         assert decision(scene.call(*given, command="plan")) == ("update", "admitted")

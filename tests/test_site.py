@@ -1,4 +1,6 @@
-"""The site builds without a broken link, loads nothing from elsewhere, and its search finds what answers."""
+"""The site builds without broken links and loads nothing from other hosts, and its search finds the
+right pages.
+"""
 
 import http.server
 import re
@@ -15,7 +17,7 @@ from support import ROOT, needs
 
 from scripts.browser import Page, browser
 
-# What people type, and what must be the first hit.
+# What people type, and what the first hit must be.
 QUESTIONS = {
     "github app": "credentials.html#a-github-app",
     "deploy key": "credentials.html#a-deploy-key-ssh",
@@ -51,7 +53,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the site, built from a copy: the builder keeps what it made next to its sources."""
+    """The folder with the site, which is built from a copy, because the builder keeps its output
+    next to the sources.
+    """
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "mkdocs.yml", folder)
@@ -110,7 +114,8 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
         r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>"
     )
     assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
-    # The theme's script fetches these two on its own: the program that draws, and the stars of a repository.
+    # The theme's script would load two things by itself: the program that draws diagrams, and a
+    # repository's stars.
     asked = re.compile(r'class="mermaid"|data-md-component="source"')
     assert {name: found for name, text in pages.items() if (found := asked.findall(text))} == {}
 
@@ -120,14 +125,14 @@ def test_every_image_and_menu_entry_leads_to_a_file(site: Path) -> None:
     missing = [
         (path.name, name)
         for path in site.rglob("*.html")
-        if path.name != "404.html"  # its addresses begin at the root
+        if path.name != "404.html"  # its links are relative to the root
         for name in re.findall(r'(?:src|srcset|href)="([^":?#]+)(?:[?#][^"]*)?"', path.read_text())
         if not (path.parent / name).exists()
     ]
     assert missing == []
 
 
-def test_the_search_shows_the_expected_answer_first(page: Page, address: str) -> None:
+def test_the_search_shows_the_expected_result_first(page: Page, address: str) -> None:
     page.open(f"{address}index.html")
     page.until("!!document.querySelector('.md-search__button')")
     page.run("document.querySelector('.md-search__button').click()")
@@ -136,7 +141,7 @@ def test_the_search_shows_the_expected_answer_first(page: Page, address: str) ->
     for question in QUESTIONS:
         page.run(f"{BOX}.querySelector('input').select()")
         page.ask("Input.insertText", text="")
-        page.until(f"!{BOX}.querySelector('[role=option] mark')")  # of the question before
+        page.until(f"!{BOX}.querySelector('[role=option] mark')")  # no old results
         page.run(f"{BOX}.querySelector('input').focus()")
         page.ask("Input.insertText", text=question)
         page.until(f"!!{BOX}.querySelector('[role=option] mark')")

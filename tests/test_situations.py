@@ -1,8 +1,9 @@
-"""What people see in twenty situations: a change of words is a change of `tests/data/situations`, seen in review.
+"""What people see in twenty situations. A change to the wording changes `tests/data/situations`, so
+it is seen in review.
 
-`SITUATIONS=write python -m pytest tests/test_situations.py` writes the files again. Each has the log (stderr before
-stdout), the step's summary, the commit's message, the request, what `status` says afterwards, and the page, as far as
-there are any. Times and ids are the same in every run.
+`SITUATIONS=write python -m pytest tests/test_situations.py` writes the files again. Each file has
+the log (stderr before stdout), the step's summary, the commit message, the request, what `status`
+says afterwards, and the page, as far as these exist. Times and IDs are the same in every run.
 """
 
 import html
@@ -35,13 +36,13 @@ CI = ("--pipeline-run", "https://ci.example.com/runs/7")
 TOKEN = "good-token"
 WRITE = (
     os.environ.get("SITUATIONS") == "write"
-)  # read before the tests get an environment of their own
+)  # read before the environment of the tests replaces this one
 LOG = re.compile(r"^## log: .*\n((?:.*\n)+?)exit code (\d+)$", re.MULTILINE)
 
 
 @dataclass
 class Stage:
-    """A repository with Applications, and what the commands say about them."""
+    """A repository with Applications, and the output of the commands about them."""
 
     folder: Path
     stack: ExitStack
@@ -59,7 +60,7 @@ class Stage:
         self.more = ("--rewrite-url", f"{self.url}={self.repo}", "--allow-protocol", "file")
 
     def forge(self) -> None:
-        """Let the repository be on a forge that can be asked."""
+        """Put the repository on a forge that responds to requests."""
         self.server = self.stack.enter_context(serving(GitHub()))
         self.server.branches = Branches(self.repo)
         self.url = f"{self.server.url}/acme/deploy"
@@ -69,16 +70,16 @@ class Stage:
         self.env["IMAGE_UPDATE_FORGE_TOKEN"] = TOKEN
 
     def call(self, *words: str) -> Any:
-        """Run a command; `words` begin with its name."""
+        """Run a command. `words` begins with its name."""
         given = ("--applications", str(manifest(self.folder, *self.apps)), *self.more)
         return image_update(*words, *given, env=self.env)
 
     def run(self, tag: str, *more: str) -> None:
-        """Let a build arrive, before what is to be shown."""
+        """Run the command for a build, before the command whose output is saved."""
         assert self.call("run", "--image", f"{WEB}:{tag}", *more).code in (0, 3)
 
     def show(self, *words: str) -> None:
-        """Run a command, and keep everything that it shows."""
+        """Run a command, and save everything that it shows."""
         tips = git(self.repo, "for-each-ref")
         summary, report = self.folder / "summary.md", self.folder / "report.json"
         publishes = words[0] != "status"
@@ -109,7 +110,9 @@ class Stage:
             self.say(f"request, {pull.state}", f"{pull.title}\n\n{pull.body}")
 
     def status(self) -> None:
-        """Keep what `status` shows now, in short and of one Application, and its page."""
+        """Save what `status` shows now: the short form, the form for one Application, and the
+        page.
+        """
         self.say("status", self.call("status").stdout)
         self.say("status web", self.call("status", "web").stdout)
         self.say("page of status", text_of(self.call("status", "--html=-").stdout))
@@ -119,7 +122,7 @@ class Stage:
 
 
 def text_of(page: str) -> str:
-    """The text of a page: one line for each row, paragraph and item."""
+    """The text of a page: one line for each row, paragraph, and item."""
     body = page.partition("<body>")[2]
     body = re.sub(r"\s+", " ", body)
     body = re.sub(
@@ -132,7 +135,7 @@ def text_of(page: str) -> str:
 
 
 def alike(text: str, folder: Path) -> str:
-    """The text without what differs between runs: ids, times, folders, ports."""
+    """The text without everything that differs between runs: IDs, times, folders, and ports."""
     ids: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:
@@ -265,7 +268,7 @@ def planned(stage: Stage) -> None:
 
 
 def checked(stage: Stage) -> None:
-    """A person changes four versions: one is held, one is excluded, one is older."""
+    """A person changes four versions, of which one is held, one is excluded, and one is older."""
     stage.call("hold", "held", "--reason", "incident 42", "--by", "jane")
     git(stage.repo, "branch", "change", "main")
     versions = {"web": "1.1.0", "held": "1.1.0", "excluded": "2.0.0", "older": "0.9.0"}
@@ -364,7 +367,9 @@ def test_every_saved_file_belongs_to_a_situation() -> None:
 
 
 def test_a_single_log_line_summarizes_each_run() -> None:
-    """In 2,000 lines of other steps, one line is enough: the image, the numbers, what failed, and who acts."""
+    """Among 2,000 lines from other steps, one line is enough: the image, the numbers, what failed,
+    and who has to act.
+    """
     for path in FILES.iterdir():
         for log in LOG.findall(path.read_text(encoding="utf-8")):
             lines, code = (

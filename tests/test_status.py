@@ -1,4 +1,6 @@
-"""`status`: what each image is, from the command line to the table. It writes nothing: each story looks."""
+"""`status`: the state of each image, from the command line to the table. It writes nothing, which
+most tests verify.
+"""
 
 import os
 import subprocess
@@ -34,14 +36,14 @@ STATE = ".image-update/apps/b/argocd_b.state"
 
 @contextmanager
 def untouched(repo: Path) -> Iterator[None]:
-    """Nothing is written there meanwhile, not even an object."""
+    """Check that the block does not write to the repository, not even an object."""
     before = git(repo, "for-each-ref"), git(repo, "count-objects", "-v")
     yield
     assert (git(repo, "for-each-ref"), git(repo, "count-objects", "-v")) == before
 
 
 class Scene:
-    """Applications of one repository, and what was done with them."""
+    """Applications in one repository, and commands for them."""
 
     def __init__(self, folder: Path, names: str = "abc", **broken: Mapping[str, str]) -> None:
         there = folder / "repo.git"
@@ -67,7 +69,9 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`a` took a build, `b` is held while a build waits, `c` was never written."""
+    """A repository in which `a` has been updated, `b` is held while a build waits, and `c` has
+    never been written.
+    """
     made = Scene(tmp_path_factory.mktemp("history"))
     made.do("run", "--application", "a", "--image", f"{WEB}:1.1.0", "--pipeline-run", RUN)
     made.do("hold", "b", "--reason", "incident 42", "--by", "jane", "--until", "2099-01-01")
@@ -126,7 +130,7 @@ def test_status_shows_the_version_in_git_its_hold_and_its_history(scene: Scene) 
     assert [one["hold"]["scope"] for one in scene.status("c")["images"]] == ["image"]
 
 
-def test_the_text_the_table_and_the_page_show_the_same(scene: Scene) -> None:
+def test_the_text_the_table_and_the_page_show_the_same_facts(scene: Scene) -> None:
     with untouched(scene.repo):
         brief = scene.call("status").stdout
         text = scene.call("status", "*").stdout
@@ -226,7 +230,7 @@ def test_a_freeze_is_shown_as_a_hold_with_its_own_scope(scene: Scene) -> None:
     a, b, c = (one["hold"] for one in scene.status("--image", f"{WEB}:1.3.0")["images"])
     assert (a["scope"], a["by"]) == ("freeze", "the freeze in .image-update/config, line 2")
     assert a["reason"] == "no deployments"
-    assert (b["scope"], c) == ("application", None)  # a person's hold is named first
+    assert (b["scope"], c) == ("application", None)  # a person's hold takes precedence
     commit(scene.repo, {".image-update/config": "version: 1\nfreezs: []\n"})
     found = scene.status("--image", f"{WEB}:1.3.0", code=3)
     assert [one["would"]["rule"] for one in found["images"]] == ["target", "target", "target"]
@@ -382,7 +386,7 @@ def test_the_newest_tag_that_the_rules_admit_is_shown(tmp_path: Path) -> None:
 
 
 def lists_of(server: RegistryApi) -> int:
-    """How often a list of tags was asked for."""
+    """The number of requests for a list of tags."""
     return sum(1 for one in server.asked if one.endswith("/tags/list"))
 
 
@@ -463,7 +467,7 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
         scene = RequestScene(tmp_path, server)
         scene.event(f"{WEB}:1.1.0")
         (pull,) = server.open
-        scene.flags = ()  # the option is not needed: a token is
+        scene.flags = ()  # the option is not needed, but a token is
         with untouched(scene.repo):
             found = scene.call("status")
             without = scene.call("status", env={"IMAGE_UPDATE_FORGE_TOKEN": ""})
@@ -479,7 +483,7 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
         }
         assert rows[WEB]["url"].endswith(f"/{number}")
         waits = {one["image"]: one["pull_request"] for one in without.json["images"]}
-        assert waits[API] is None  # the list says what waits; only the Git host knows its request
+        assert waits[API] is None  # the list has the build, but only the Git host knows its request
         assert (waits[WEB]["head"], waits[WEB]["tag"]) == (scene.head, "1.1.0")
         scene.merge()
         after = scene.call("status").json["images"]
@@ -488,7 +492,7 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
     ] == [(None, "1.1.0")]
     assert (
         next(one for one in after if one["image"] == WEB)["builds"][0]["by"] == "image-update"
-    )  # and not who merged
+    )  # and not the person who merged
 
 
 @pytest.mark.servers
@@ -547,4 +551,4 @@ def test_many_applications_need_at_most_four_fetches(tmp_path: Path) -> None:
     transfers = [line for line in found.stderr.splitlines() if ": fetch " in line]
     assert len(transfers) <= 4, (
         transfers
-    )  # the tip, its files; the commits, and what the files were before
+    )  # the tip, its files, the commits, and the files' earlier contents

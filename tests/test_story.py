@@ -1,4 +1,6 @@
-"""One event from the command line to the remote branch: what lands, what is reported, and what stops it."""
+"""One event from the command line to the remote branch: what lands, what is reported, and what
+stops it.
+"""
 
 import json
 import os
@@ -28,10 +30,10 @@ from support import (
 from support.runs import run, wait_until
 
 P = "argocd-image-updater.argoproj.io/"
-application = partial(runs.application, write_back_target="")  # beside the Application
+application = partial(runs.application, write_back_target="")  # updates go to the override file
 KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
 WEB = "ghcr.io/acme/web"
-# An update hook: somebody else's commit lands while ours is being received.
+# An update hook that lands somebody else's commit while ours is being received.
 MOVES_THE_BRANCH = """#!/bin/sh
 new=$(git -c user.name=x -c user.email=x commit-tree -p main -m other 'main^{tree}')
 env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new
@@ -578,8 +580,10 @@ def test_sigterm_leaves_no_temporary_files(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "status").read_text() == "failed"
 
 
-def test_a_branch_that_moves_during_the_push_is_decided_again(tmp_path: Path) -> None:
-    """A hook moves the branch during our first push; the second try decides again on the new tip."""
+def test_an_update_is_decided_again_if_the_branch_moves_during_the_push(tmp_path: Path) -> None:
+    """A hook moves the branch during our first push. The second attempt decides again on the new
+    tip.
+    """
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"
     once = f"[ -e {tmp_path}/moved ] && exit 0\ntouch {tmp_path}/moved\n"

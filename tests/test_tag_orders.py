@@ -1,4 +1,6 @@
-"""`tag-order` in whole runs, on a branch in memory: annotations, config, scans, holds and rollbacks."""
+"""`tag-order` in whole runs, on a branch in memory: annotations, config, scans, holds, and
+rollbacks.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ def test_a_tag_order_in_annotations_or_the_config_applies_to_events_and_scans(
 
 
 def test_a_tag_order_in_the_config_finds_versions_in_prefixed_tags() -> None:
-    """The rules alone refuse such a tag without Git, so the config has to be read before they do."""
+    """The rules would refuse such a tag before Git is read, so the config has to be read first."""
     one = tracking(
         "release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2"
     )

@@ -1,4 +1,4 @@
-"""Text of others, fit to be printed."""
+"""Untrusted text, made safe to print."""
 
 import json
 from typing import Any
@@ -64,7 +64,7 @@ def test_escaped_text_contains_no_workflow_commands(text: str) -> None:
 
 @pytest.mark.parametrize("text", [one for one in ATTACKS if "\r" not in one and "\n" not in one])
 def test_escaped_text_stays_readable(text: str) -> None:
-    """Nothing but backslashes and names of characters is added."""
+    """Escaping adds only backslashes and character names."""
     letters = "".join(char for char in text if char.isprintable() and char != "\ufe0f")
     rest = iter(printable(text))
     assert all(char in rest for char in letters)

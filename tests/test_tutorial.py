@@ -1,4 +1,6 @@
-"""What the README and the tutorial show is what happens: their shell blocks are run, in order, in an empty folder."""
+"""The README and the tutorial show what really happens: their shell blocks are run, in order, in an
+empty folder.
+"""
 
 import shlex
 import subprocess
@@ -14,7 +16,7 @@ from support import ROOT, bare_repo, git, image_update
 from scripts.transcripts import PAGES, alike, beginning, blocks, printed, runnable
 
 pytestmark = pytest.mark.slow
-README = PAGES[0]  # measured, for the demo in it
+README = PAGES[0]  # its coverage is measured, because it contains the demo
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_the_shell_blocks_print_the_output_shown_on_the_page(page: Path, tmp_pat
 
 @pytest.mark.parametrize("of_git", ["1d0a3b5", "cdcebba", "1234567", "0" * 40])
 def test_every_git_commit_id_is_replaced_with_a_placeholder(of_git: str) -> None:
-    """One short id of a thousand has no digit, one of thirty no letter."""
+    """One short ID in a thousand has no digits, and one in thirty has no letters."""
     assert alike(f"{of_git} release web") == "ID release web"
 
 
@@ -59,7 +61,7 @@ def test_the_makefile_has_the_target_named_in_the_readme() -> None:
 
 
 def test_a_repository_in_a_local_folder_is_refused_with_a_hint(tmp_path: Path) -> None:
-    """What somebody meets who skips a line of the tutorial."""
+    """This happens to people who skip a line of the tutorial."""
     (tmp_path / "web.yaml").write_text(
         "apiVersion: argoproj.io/v1alpha1\nkind: Application\n"
         "metadata:\n  name: web\n  namespace: argocd\n  annotations:\n"
@@ -71,7 +73,9 @@ def test_a_repository_in_a_local_folder_is_refused_with_a_hint(tmp_path: Path) -
 
 
 def test_the_cluster_commands_work_as_shown_on_the_page(tmp_path: Path) -> None:
-    """Against an API in this process that brings every commit to life as soon as it is told to look."""
+    """The commands use an API in this process, which deploys every commit as soon as a refresh is
+    requested.
+    """
     text = (ROOT / "docs" / "tutorial.md").read_text()
     shown = [one.code for one in blocks(text) if one.why_not == "needs a cluster"]
     annotated = dict(word.split("=", 1) for word in shlex.split(shown[0]) if "argoproj.io/" in word)

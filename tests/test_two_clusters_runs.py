@@ -1,6 +1,6 @@
-"""Two Argo CDs share a repository and an Application's name, but no memory.
+"""Two Argo CDs share a repository and an Application name, but not their memory.
 
-What is decided, event after event, is in tests/deciding/test_memory_of_two_clusters.py.
+The decisions for each event are tested in tests/deciding/test_memory_of_two_clusters.py.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ VALUES = "image:\n  tag: main-1\n"
 
 
 class Scene:
-    """`argocd/web` of two clusters, staging and prod, in one repository."""
+    """`argocd/web` in two clusters, staging and prod, which share one repository."""
 
     def __init__(
         self, folder: Path, files: dict[str, str], staging: dict[str, str], prod: dict[str, str]
@@ -66,7 +66,7 @@ class Scene:
 
 
 def folders(folder: Path) -> Scene:
-    """Each cluster has its folder."""
+    """A scene in which each cluster has its own folder."""
     text = f"resources: []\nimages:\n- name: {WEB}\n  newTag: main-1\n"
     files = {f"clusters/{name}/web/kustomization.yaml": text for name in ("staging", "prod")}
     paths = [

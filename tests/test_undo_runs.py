@@ -1,4 +1,6 @@
-"""`--wait --on-failure rollback`, from the push to the commit that puts back: what is put back, and what is told."""
+"""`--wait --on-failure rollback`, from the push to the rollback commit: what is rolled back, and
+what is reported.
+"""
 
 import json
 import os
@@ -40,7 +42,7 @@ def undoing(argo_cd: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
 
 
 def then(*plays: Play) -> Play:
-    """What is played for the update, and then for the rollback."""
+    """A play that uses the first of these plays for the update, and the second for the rollback."""
     left = iter(plays)
 
     def play(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
@@ -50,7 +52,9 @@ def then(*plays: Play) -> Play:
 
 
 def nothing_to_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The failed sync has changed nothing, so what Git says again is what runs."""
+    """The failed sync has changed nothing, so the version that is now in Git again is the running
+    one.
+    """
     failed = operated("Failed", revision="b" * 40)
     states = [
         at(one, "Synced", "Healthy", revision=tip, compared=at_, operation=failed)
@@ -96,7 +100,7 @@ def test_only_the_failing_application_is_rolled_back(tmp_path: Path, argo_cd: Ar
     ):
         assert "rolled back" in shown
         assert "failed" in shown
-    again = undoing(argo_cd)  # held: nothing is written, and what runs there is waited for
+    again = undoing(argo_cd)  # held: nothing is written, but the run waits for its rollout
     assert {one["application"]: one["rule"] for one in again.json["decisions"]} == {
         "argocd/api": "same",
         "argocd/web": "superseded",
@@ -140,7 +144,7 @@ def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: Argo
 
 
 def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync has succeeded, and a busy Argo CD has not compared it since then."""
+    """The sync has succeeded, but a busy Argo CD has not compared the Application since then."""
     done = operated(revision=tip)
     return [*unseen(one, tip), at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
 
@@ -159,7 +163,7 @@ def test_a_slow_argo_cd_does_not_cause_a_rollback(
 
 
 def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
-    """Something that happens once while the rollout is waited for."""
+    """Make something happen while the run waits for the rollout."""
 
     class Busy(Played):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
@@ -203,7 +207,7 @@ def test_the_report_confirms_that_a_restored_version_is_healthy(
     assert warnings(result) == [BACK + "the Application is healthy again"]
 
 
-def test_a_restored_version_that_fails_as_well_is_an_error(
+def test_a_restored_version_that_also_fails_is_an_error(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)

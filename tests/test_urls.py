@@ -1,4 +1,4 @@
-"""URLs, taken apart: every way to write a repository, and every way to hide a host."""
+"""Parsing of URLs: every way to write a repository, and every way to hide a host."""
 
 import pytest
 from hypothesis import given
@@ -59,7 +59,7 @@ def test_any_text_can_be_split(text: str, before: str) -> None:
 
 @given(st.text(alphabet="abA.:@/\\?#%[]1", max_size=16))
 def test_the_host_matches_urllib3_or_is_empty(rest: str) -> None:
-    """Or nowhere: what urllib3 cannot read is asked by nobody."""
+    """Nothing is compared if urllib3 cannot parse the URL, because then no request is sent."""
     try:
         theirs = parse_url(f"https://{rest}").host or ""
     except LocationParseError:
@@ -195,7 +195,7 @@ def test_spellings_of_one_repository_are_recognized_as_equal(
 
 
 @pytest.mark.parametrize(
-    ("url", "normal"),  # names of head branches hold a hash of it: it must stay as it is
+    ("url", "normal"),  # head branch names contain its hash, so it must not change
     [
         ("https://User@GitHub.com:443/Acme/x.git/", "https://user@github.com/acme/x"),
         ("git@GitHub.com:/Acme/x.git", "ssh://git@github.com/acme/x"),

@@ -1,4 +1,6 @@
-"""`--wait` and `wait`, from the push to the end of the rollout: never a false success, and the cause of a failure."""
+"""`--wait` and `wait`, from the push to the end of the rollout: never a false success, and the
+cause of a failure.
+"""
 
 import json
 import os
@@ -35,7 +37,7 @@ Play = Callable[
 
 
 def old(one: dict[str, Any]) -> dict[str, Any]:
-    """Before anything: an older revision, synced and healthy."""
+    """The state before the run: an older revision, synced and healthy."""
     before = operated(revision=OLD, started=1, finished=2)
     return at(one, "Synced", "Healthy", revision=OLD, compared=3, operation=before)
 
@@ -74,7 +76,7 @@ def good(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def runs_another(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The chart does not read the key that was written."""
+    """The old image still runs, because the chart does not read the key that was written."""
     return [
         *rollout(one, tip),
         {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": OLD_ONE}},
@@ -132,19 +134,19 @@ def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def unseen(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync runs, and a busy Argo CD has compared nothing since it began."""
+    """The sync is running, and a busy Argo CD has not compared anything since the sync began."""
     return rollout(one, tip)[:3]
 
 
 def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync runs and runs, and Argo CD sees that."""
+    """The sync never ends, and Argo CD has noticed that."""
     runs = operated("Running", revision=tip, finished=None)
     now = at(one, "OutOfSync", "Healthy", revision=tip, compared=12, operation=runs, pending=True)
     return [*unseen(one, tip), now]
 
 
 class Played(dict[tuple[str, str], list[dict[str, Any]]]):
-    """Applications that roll out what a branch's tip is once it has moved."""
+    """Applications that roll out a branch's tip once it has moved."""
 
     def __init__(
         self, repo: Path, plays: Mapping[str, Play], apps: Sequence[dict[str, Any]]
@@ -180,7 +182,7 @@ def env(argo_cd: ArgoCDServer) -> Mapping[str, str]:
 
 
 def played(argo_cd: ArgoCDServer, folder: Path, **plays: Play) -> Path:
-    """A repository, and an Application for each play."""
+    """Create a repository with an Application for each play."""
     repo = repository(folder, *plays)
     argo_cd.plays = Played(repo, plays, [versioned(full_application(name, repo)) for name in plays])
     return repo
@@ -428,7 +430,9 @@ def test_a_run_waits_for_a_patched_application(argo_cd: ArgoCDServer) -> None:
 
 
 def test_a_patch_reverted_by_its_owner_exits_6(argo_cd: ArgoCDServer) -> None:
-    """The ApplicationSet writes the old spec again, and the pods of the patch still run for a moment."""
+    """The ApplicationSet restores the old spec, and the patched version's pods keep running for a
+    moment.
+    """
     one = versioned(live_app("web"))
     owner = {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -552,7 +556,9 @@ def test_sigterm_during_the_wait_reports_the_landed_commit(
 
 
 class Controller:
-    """Argo CD's controller: takes the refresh annotation away, and plays a rollout, a state for each look."""
+    """Argo CD's controller: it removes the refresh annotation, and plays a rollout, with the next
+    state for each request.
+    """
 
     def __init__(self, api: KubernetesApi, repo: Path, play: Play) -> None:
         self.api, self.repo, self.play = api, repo, play
@@ -595,7 +601,7 @@ def out_of_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def test_a_sync_window_is_reported_before_the_push_and_ends_the_wait(tmp_path: Path) -> None:
-    """Not after ten minutes, with the advice to wait longer."""
+    """Otherwise, the wait would time out after ten minutes, with advice to wait longer."""
     repo = repository(tmp_path, "web")
     window = {"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["*"]}
     project = {
@@ -638,7 +644,7 @@ def wait(argo_cd: ArgoCDServer, *words: str, **others: Any) -> Result:
 
 
 def rolled_out(argo_cd: ArgoCDServer, folder: Path, play: Play) -> Path:
-    """A repository with a second commit, whose rollout is played."""
+    """Create a repository with a second commit, whose rollout is played."""
     repo = played(argo_cd, folder, web=play)
     commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     return repo

@@ -1,4 +1,6 @@
-"""Texts of others that look like commands of a CI system: no runner obeys them, wherever a whole run prints them."""
+"""Untrusted text that looks like commands for a CI system: no runner obeys it, wherever a whole run
+prints it.
+"""
 
 import itertools
 import json
@@ -36,19 +38,21 @@ FORMS = [
 ]
 LINES = [
     text for text in ATTACKS if not set(text) & set("\r\n\u2028\x1b\x07")
-]  # what YAML takes in a block
+]  # texts that YAML accepts in a block
 SECRETS = {"s3cret", "czNjcmV0"}
 
 
 def hostile(folder: Path, turn: int) -> Path:
-    """An Application for each annotation and field, each with one of the texts; and one whose file has such lines."""
+    """An Application for each annotation and field, each of which has one of the texts, and an
+    Application whose file contains such lines.
+    """
     repo = repository(folder, "web")
     item = f"- note: |\n    {LINES[turn]}\n  name: {WEB}\n  newTag: 1.0.0\n##[x]\n# {LINES[turn - 1]}\n"
     commit(repo, {target("web"): f"resources: []\nimages:\n{item}"})
     apps = [application("web", f"file://{repo}")]
     texts = itertools.islice(
         itertools.cycle(ATTACKS), turn * 3, None
-    )  # another one for each field in each turn
+    )  # in each turn, each field gets a different text
     for key in [*APPLICATION_KEYS, *(f"web.{key}" for key in IMAGE_KEYS), "unknown", "web.unknown"]:
         one = application(f"a{len(apps)}", f"file://{repo}")
         one["metadata"]["annotations"][PREFIX + key] = (
@@ -69,7 +73,7 @@ def hostile(folder: Path, turn: int) -> Path:
 
 
 def _url(text: str) -> str:
-    """No host is looked for."""
+    """The text as a URL without a host, so that no host is contacted."""
     return text if text.startswith(("::", "#")) else f"file:///{text}"
 
 
@@ -78,7 +82,9 @@ def status(text: str) -> dict[str, Any]:
 
 
 def unheard(result: Result, env: Mapping[str, str]) -> None:
-    """No line of others is obeyed, and nothing that they name reaches a terminal."""
+    """Check that no runner obeys an untrusted line, and that no untrusted control character reaches
+    a terminal.
+    """
     for line in (*result.stdout.split("\n"), *result.stderr.split("\n")):
         ours = line.startswith(OURS) if "GITHUB_ACTIONS" in env else False
         if ours:
@@ -92,7 +98,7 @@ def unheard(result: Result, env: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "lint"])
 @pytest.mark.parametrize("turn", range(len(FORMS)))
-def test_texts_of_a_hostile_application_are_not_executed_as_commands(
+def test_text_from_a_hostile_application_is_not_executed_as_commands(
     tmp_path: Path, command: str, turn: int
 ) -> None:
     output, log, env = FORMS[turn]
@@ -118,7 +124,7 @@ def test_texts_of_a_hostile_application_are_not_executed_as_commands(
         assert output != "json" or report["decisions"] == done.json["decisions"]
         (planned,) = [one for one in report["commits"] if "argocd/web" in one["applications"]]
         assert "+  newTag: 1.1.0" in planned["diff"]
-        assert f"     {LINES[turn]}\n" in planned["diff"]  # JSON says exactly what is there
+        assert f"     {LINES[turn]}\n" in planned["diff"]  # JSON has the exact text
         assert dangers(summary.read_text()) == []
         page = image_update("report", tmp_path / "report.json", "--html", env=env)
         unheard(page, {})
@@ -126,7 +132,7 @@ def test_texts_of_a_hostile_application_are_not_executed_as_commands(
 
 
 @pytest.mark.parametrize(("output", "log", "env"), FORMS[2:4])
-def test_messages_of_a_git_server_are_not_executed_as_commands(
+def test_messages_from_a_git_server_are_not_executed_as_commands(
     tmp_path: Path, output: str, log: str, env: Mapping[str, str]
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -136,7 +142,7 @@ def test_messages_of_a_git_server_are_not_executed_as_commands(
     done = image_update(*arguments(apps, "--output", output, "--log-format", log), env=env)
     assert done.code == 4
     unheard(done, env)
-    assert "add-mask" in done.stderr  # people see what was said
+    assert "add-mask" in done.stderr  # people can read the message
 
 
 @pytest.mark.parametrize("text", ["::add-mask::x", "\u00a0::x::", "a ##[x]", "a\n::error::b"])

@@ -1,4 +1,6 @@
-"""Where a whole run writes: the path, the target, the key and the alias, and what two entries share."""
+"""Where a whole run writes: the path, the target, the key, and the alias, and what two entries
+share.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ from support.runs import KUSTOMIZATION, WEB, application, arguments, manifest, t
 BASE: dict[str, Content] = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
 
 
-# An Application that is updated in its override file.
+# Applications that are updated in their override file.
 overridden = partial(application, write_back_target="")
 
 
@@ -151,7 +153,7 @@ def warnings(result: Result) -> list[str]:
     told = [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
     return [
         message for message in told if "was not compared with anything" not in message
-    ]  # a plan says so as well
+    ]  # a plan also has this warning
 
 
 @pytest.mark.parametrize(
@@ -179,14 +181,14 @@ def test_a_misspelt_helm_key_is_warned_about_once(tmp_path: Path, key: str, near
         assert result.code == 0
         said = f"{key} is not in apps/a/values.yaml, so it is added; the file has {near}"
         assert warnings(result) == ([said] if near else [])
-    assert warnings(image_update(*arguments(apps))) == []  # the key is there now
+    assert warnings(image_update(*arguments(apps))) == []  # the key exists now
 
 
 @pytest.mark.parametrize(
     ("file", "value_files", "refused"),
     [
         ("values.yml", [], True),
-        ("values.yaml", [], False),  # Helm reads it by itself
+        ("values.yaml", [], False),  # Helm reads it by default
         ("prod.yaml", ["prod.yaml"], False),
         ("prod.yaml", ["/apps/a/prod.yaml"], False),
         ("prod.yaml", ["../prod.yaml"], True),
@@ -237,7 +239,7 @@ def test_a_second_image_for_the_same_value_is_an_error_and_is_not_written(
     apps = manifest(tmp_path, *applications(repo, case))
     done = image_update(command, *arguments(apps, image=BOTH)[1:])
     assert done.code == 3
-    # `cart` comes before `web` in the order of the entries of one Application
+    # Among one Application's entries, `cart` comes before `web`.
     first, second = done.json["decisions"]
     written, refused = (first, second) if first["verdict"] == "update" else (second, first)
     assert (refused["verdict"], refused["rule"]) == ("error", "target")

@@ -1,4 +1,4 @@
-"""YAML documents: what is read of them, where each begins, and that hostile ones stay bounded."""
+"""YAML documents: what is read from them, where each begins, and limits for hostile ones."""
 
 import json
 import time
@@ -71,7 +71,7 @@ def test_yaml_directives_and_byte_order_marks_are_accepted() -> None:
     "between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"]
 )
 def test_concatenated_files_with_byte_order_marks_are_read(between: str) -> None:
-    """kubectl (1.32) reads both."""
+    """kubectl (1.32) reads both documents."""
     assert (
         data(APP + between + APP)
         == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}] * 2
@@ -109,8 +109,8 @@ def test_a_yaml_alias_bomb_is_read_in_linear_time() -> None:
     assert time.process_time() - start < 2
 
 
-# What `kubectl label --local -o json` (1.32) prints for these mappings in a ConfigMap. kustomize differs where a key
-# above `<<` is in both: it keeps that key.
+# What `kubectl label --local -o json` (1.32) prints for these mappings in a ConfigMap. kustomize
+# differs if a key is in both mappings and is above `<<`: it keeps that key's value.
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -137,7 +137,9 @@ def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
 
 
 def test_excessive_merge_keys_are_rejected_in_bounded_time() -> None:
-    """Each of many merge keys brings many keys, or what another one has brought. Like Go, none brings itself."""
+    """Each of many merge keys adds many keys, or the keys that another one has added. As in Go, a
+    mapping cannot merge itself.
+    """
     wide = (
         "big: &big {"
         + ", ".join(f"k{n}: v" for n in range(3000))

@@ -1,4 +1,5 @@
-"""Write `tests/data/forges/*.json`: the requests that we make, from the forges' own API descriptions.
+"""Write `tests/data/forges/*.json`: descriptions of the requests that we make, from the forges' own
+API descriptions.
 
 Run `PACKAGES=folder python -m scripts.forge_descriptions [forge…]`, with each package in `SOURCES` unpacked into its
 own subfolder. Each file has the operations that we use, with their query parameters and body schemas. `github.graphql`

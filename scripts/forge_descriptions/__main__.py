@@ -205,7 +205,8 @@ def bitbucket(folder: Path) -> Operations:
     for (
         name,
         one,
-    ) in found.items():  # "filtering and sorting" and "pagination" are described once for all lists
+        # "filtering and sorting" and "pagination" are only described once, for all lists
+    ) in found.items():
         if name.startswith("GET") and not name.endswith("}"):
             more = {key: {"type": "string"} for key in ("q", "sort", "fields")} | {
                 "page": {"type": "integer"}, "pagelen": {"type": "integer"}}  # fmt: skip
@@ -331,7 +332,9 @@ def azure(folder: Path) -> Operations:
 
 
 def github(folder: Path) -> Operations:
-    """Read GitHub's OpenAPI description, including responses, which the mock's responses are compared with."""
+    """Read GitHub's OpenAPI description, including responses, so that the fake's responses can be
+    compared with them.
+    """
     used = (
         "GET /repos/{owner}/{repo}/git/ref/{ref}",
         "POST /repos/{owner}/{repo}/git/refs", "DELETE /repos/{owner}/{repo}/git/refs/{ref}",

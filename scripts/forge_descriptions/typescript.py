@@ -13,7 +13,7 @@ _PLAIN = {
     "string": {"type": "string"}, "number": {"type": "number"}, "boolean": {"type": "boolean"},
     "Date": {"type": "string"}, "null": {"type": "null"},
 }  # fmt: skip
-_DEPTH = 5  # body levels. We do not send anything deeper
+_DEPTH = 5  # levels of a body; we do not send anything deeper
 
 
 class Declarations:

@@ -1,5 +1,5 @@
-"""`--deployments`: show in the source repository's forge where its build is deployed,
-and how the rollout ended.
+"""`--deployments`: showing in the source repository's forge where its build is deployed, and how
+the rollout ended.
 
 A failure here is only a warning: the image is in Git, so Argo CD deploys it anyway.
 """
@@ -38,7 +38,7 @@ class ShownDeployments:
         world: World,
         everyone: Iterable[Tracker],
     ) -> None:
-        """`everyone`: all Applications. An environment's name must be unique among them."""
+        """`everyone` contains all Applications. An environment's name must be unique among them."""
         self._source = source
         self._run = job.requests.run
         self._world = world
@@ -48,7 +48,7 @@ class ShownDeployments:
         self._ended_deployments: dict[str, Deployment] = {}  # by the Application's key
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        # whether the forge refused a request or did not respond; if so, no more are sent
+        # whether the forge refused a request or did not respond; if so, no more requests are sent
         self._forge_is_out = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:
@@ -56,7 +56,7 @@ class ShownDeployments:
         CD deploys: as in progress, or as queued if the run does not wait for rollouts.
 
         `landed` are the Applications with the image in a commit. At most `MOST` deployments are
-        shown, and a warning says if there would be more.
+        shown. If there are more, a warning says so.
         """
         state: DeploymentState = "queued"
         description = "written to Git for Argo CD"
@@ -104,9 +104,9 @@ class ShownDeployments:
         """Show in the forge how the deployment to each landed Application ended: "success" if its
         rollout is healthy, or else "failure". Then set the commit's status.
 
-        `landed` are the Applications with the image in a commit. `ends` has how their rollouts
-        ended, by the Application's key (namespace/name). Without an entry in `ends`, an
-        Application's deployment is left unchanged.
+        `landed` are the Applications with the image in a commit. `ends` shows how their rollouts
+        ended, by the Application's key (namespace/name). The deployment of an Application without
+        an entry in `ends` is left unchanged.
         """
         # this run has begun at most MOST deployments, and earlier runs may have begun others
         most_ends = 2 * MOST
@@ -123,22 +123,22 @@ class ShownDeployments:
         self._set_commit_status()
 
     def _begin_deployment(self, deployment: Deployment) -> bool:
-        """Show a deployment, and return whether that succeeded."""
+        """Show a deployment, and return whether this succeeded."""
         return self._try_with_forge(lambda forge: forge.begin(deployment))
 
     def _end_deployment(self, key: str, deployment: Deployment, *, written: bool) -> bool:
         """Show an Application's deployment as ended, and return whether the forge now shows that.
 
-        `key` is the Application's. If this run has `written` the Application but has not begun its
-        deployment, begin it in its final state. If this run has not written it, look for a
-        deployment that an earlier run has begun.
+        `key` is the Application's key. If this run has `written` the Application but not begun its
+        deployment, begin it in its final state. If this run has not written the Application, look
+        for a deployment that an earlier run has begun.
         """
         if key in self._begun_deployments:
             return self._try_with_forge(lambda forge: forge.end(deployment, begun=True))
-        # It was not begun, because its pull request was not merged yet, or the forge was down.
+        # It was not begun, because its pull request was not yet merged or the forge was down.
         if written and len(self._begun_deployments) < MOST:
             return self._begin_deployment(deployment)
-        was_ended = False  # stays False if an earlier run has not begun the deployment
+        was_ended = False  # stays False if no earlier run has begun the deployment
 
         def end_earlier(forge: Deployments) -> None:
             """Set `was_ended`."""
@@ -154,7 +154,7 @@ class ShownDeployments:
         state: DeploymentState,
         description: str,
     ) -> Deployment:
-        """Return a deployment of the build to an Application (the environment) in this state."""
+        """Return the build's deployment to an Application (the environment), in this state."""
         source = self._source
         is_unique_name = self._name_counts[app.name] < 2
         return Deployment(
@@ -169,9 +169,9 @@ class ShownDeployments:
         )
 
     def _set_commit_status(self) -> None:
-        """Set one status for the source's commit, which sums up all deployments.
+        """Set a single status on the source commit, which sums up all deployments.
 
-        A run that does not wait for rollouts does not set it, because it would stay pending
+        A run that does not wait for rollouts does not set the status, because it would stay pending
         forever.
         """
         deployments = self._shown_deployments()
@@ -183,8 +183,8 @@ class ShownDeployments:
         """Call the function with the forge, and return whether it succeeded. An error becomes a
         warning.
 
-        After an error other than `ForgeError` (the forge refuses this one request), the forge is
-        not called again.
+        After any error except `ForgeError` (the forge refuses this one request), the forge is not
+        called again.
         """
         if self._forge_is_out:
             return False
@@ -203,7 +203,7 @@ class ShownDeployments:
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     """Return the commit's status, which sums up its deployments: failure if any failed, success if
-    all succeeded, else pending. Its description is "1 failed, 2 synced and healthy".
+    all succeeded, else pending. Its description is, for example, "1 failed, 2 synced and healthy".
 
     `run` is the URL of the pipeline's page.
     """

@@ -1,8 +1,8 @@
-"""Checks whether the written images are running once their Application is synced and healthy,
-and says where to look if they are not.
+"""Checking whether the written images are running once their Application is synced and healthy, and
+saying where to look if they are not.
 
-Synced and healthy means that Argo CD applied the files in Git, not that the image is running. If no
-template reads a Helm key, or Kustomize misreads an entry, the old image keeps running and is
+Synced and healthy means that Argo CD has applied the files in Git, not that the image is running.
+If no template reads a Helm key, or Kustomize misreads an entry, the old image keeps running and is
 healthy.
 """
 
@@ -51,7 +51,7 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
     """Return one Application's images that should be running: those that were written, and those
     that were already in Git.
 
-    `landed` has the decisions about the Application's images, by repository and commit.
+    `landed` contains the decisions about the Application's images, by repository and commit.
     """
     images = []
     for item in landed:
@@ -86,8 +86,8 @@ def _expected_image(decision: Decision, commit: str, repository: Repositories) -
 
 
 def _where_to_look(decision: Decision) -> tuple[str, str]:
-    """Return where a person should look if the image is not running, such as
-    "web.helm.image-tag (image.tag)" or a file, and a question about what to look for.
+    """Return where to look if the image is not running, such as "web.helm.image-tag (image.tag)" or
+    a file, and a question that points out what to look for.
     """
     sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
@@ -149,9 +149,9 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
     """Return a failed rollout if the live Application `item` is back at its version from before
-    this run's patch, or has no version, or None if it is not.
+    this run's patch, or has no version. Otherwise, return None.
 
-    The pods keep running the new image for a while, so they cannot show this. Any third version is
+    The pods keep running the new image for a while, so they cannot show this. A third version is
     not a failure, because a later run must have written it.
     """
     for decision in decisions:
@@ -189,8 +189,8 @@ def _reader_of_branch(
     """Return a function that returns the image on the decision's branch, or None if it cannot be
     read.
 
-    The function reads the branch at its first call, and not again. It ignores its argument, the
-    live Application, because `Expected.current` also has functions that need it.
+    The function reads the branch on the first call only. It ignores its argument, the live
+    Application, which other functions in `Expected.current` need.
     """
 
     @once
@@ -210,7 +210,7 @@ def _reader_of_branch(
 
 
 def _image_in_reading(decision: Decision, reading: Reading) -> Image | None:
-    """Return the decision's image with the tag and the digest of a reading (what a file or a live
+    """Return the decision's image with the tag and the digest from a reading (what a file or a live
     Application contains), or None if the reading has neither.
     """
     if not reading.tag and not reading.digest:
@@ -229,9 +229,9 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expect
     """Return the rollout of the Application `item`, but as failed if only other versions of an
     expected image are running.
 
-    The failure is unsure and slow, so it counts only if it lasts: an operator whose resource has no
-    health in Argo CD may still be replacing the pods. An image that was changed since this run
-    wrote it, or that is not running at all, is only a warning.
+    The failure is marked as unsure and slow, so it counts only if it persists: an operator whose
+    resource has no health in Argo CD may still be replacing the pods. An image that was changed
+    since this run wrote it, or that is not running at all, is only a warning.
     """
     if rollout.state != "synced-and-healthy":
         return rollout
@@ -239,7 +239,7 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expect
     live_images = [image for image in map(live_image, map(str, references)) if image]
     warnings = []
     for entry in images:
-        # if Kustomize does not replace the name, the old image still has it
+        # if Kustomize does not replace the name, the old image still has the old name
         names = (entry.image.identity, entry.replaced)
         running = [image for image in live_images if image.identity in names]
         # even if only the tag was written, the build's digest may be known
@@ -267,7 +267,7 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expect
 
 
 def _changed_since(expected: Expected, item: Mapping[str, Any]) -> str:
-    """Return a sentence about the other version that someone has set since this run wrote the
+    """Return a sentence about the different version that someone has set since this run wrote the
     expected one, or "" if there is none or it is unknown. `item` is the live Application.
     """
     synced_revisions = revisions_of(mapping(item, "status", "sync"))
@@ -289,7 +289,7 @@ def _mismatch_text(expected: Expected, wanted: Image, running: Sequence[Image]) 
     `wanted` is the expected image with its digest.
     """
     versions = list(dict.fromkeys(image.version or "no tag" for image in running))
-    # if the tag is running, only its digest is wrong, so show the expected digest
+    # if the tag is running, only the digest is wrong, so show the expected digest
     tag_is_running = any(image.tag == wanted.tag for image in running)
     shown_image = wanted if tag_is_running else expected.image
     return (

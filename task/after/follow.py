@@ -1,5 +1,5 @@
-"""Follows a push: creates Events, refreshes Applications,
-and waits for the merge and the rollout.
+"""Following a push: creating Events, refreshing Applications, and waiting for the merge and
+rollout.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LONGEST_MESSAGE = 1024  # bytes; the API server rejects longer messages
 
 
 class ReachedArgo(Protocol):
-    """How this run reaches Argo CD or its cluster."""
+    """Access to Argo CD or its cluster."""
 
     environ: Mapping[str, str]
     log: Log
     kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
     api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
-    # the same for waiting, which repeats each request anyway
+    # the same, but for waiting, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
 
@@ -55,7 +55,7 @@ class ReachedArgo(Protocol):
 
 
 class Follow:
-    """The steps in Argo CD once everything has landed."""
+    """The steps in Argo CD after everything has landed."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class Follow:
         rollouts ended.
 
         `landed` are the Applications with the image in a commit. Errors become problems in the
-        result, because landed changes stay.
+        result, because the changes have already landed.
         """
         self._problems = []
         self._failures = []
         self._ends = {}
-        # whose commit is on the branch that Argo CD deploys
+        # Applications whose commit is on the branch that Argo CD deploys
         arrived = [item for item in landed if not item.request and item.arrives]
-        # of those, the ones that did not have the image before this run
+        # the ones among them that did not have the image before this run
         written = [item for item in arrived if item.written]
         if self._options.kubernetes_events and self._argo.kind == "cluster":
             self._with_problem_on_error(lambda: self._create_events(written), "warning")
@@ -128,8 +128,8 @@ class Follow:
         ended: "healthy", "late" (not in time), "failed", or "unknown".
         """
         applications = _relevant_by_application(arrived)
-        # `wait` takes one commit, so for an Application with sources in several repositories, it
-        # is that of the first.
+        # `wait` takes a single commit. For an Application with sources in several repositories,
+        # this is the commit in the first one.
         wait_commands = {
             key: f"image-update wait {key} --revision {items[0].commit}"
             for key, items in applications.items()
@@ -147,8 +147,8 @@ class Follow:
         )
 
     def _with_problem_on_error(self, work: Callable[[], None], severity: Severity) -> None:
-        """Call the function. If it raises a `TaskError`, add the error to the problems of this run,
-        with this severity.
+        """Call the function. If it raises a `TaskError`, add the error to this run's problems, with
+        this severity.
         """
         try:
             work()
@@ -156,7 +156,7 @@ class Follow:
             self._add_problem(error, severity)
 
     def _add_problem(self, error: TaskError, severity: Severity) -> None:
-        """Add an error to the problems of this run, with this severity."""
+        """Add an error to this run's problems, with this severity."""
         trouble = error.trouble
         if severity == "warning":
             trouble = trouble.as_warning()
@@ -183,8 +183,8 @@ class Follow:
         refresh(self._argo.api(), self._parents_to_refresh(landed), self._argo.log)
 
     def _parents_to_refresh(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
-        """Return (namespace, name) of the parents of the written Applications (app of apps), if
-        they are to be refreshed.
+        """Return (namespace, name) for each parent of the written Applications (app of apps), if
+        parents are to be refreshed.
         """
         if not self._options.refresh_parents:
             return []
@@ -206,14 +206,14 @@ class Follow:
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts.
 
-        `landed` are the Applications with an image in a commit. `arrived` are those of them whose
-        commit is on the branch that Argo CD deploys, and `written` are those of these that this run
-        wrote. An Application whose commit is only on a head branch (any other branch), without a
-        pull request, gets a warning.
+        `landed` are the Applications with an image in a commit. `arrived` are the landed
+        Applications whose commit is on the branch that Argo CD deploys, and `written` are the
+        arrived ones that this run wrote. An Application whose commit is only on a head branch (any
+        other branch), without a pull request, gets a warning.
         """
         requested = [item for item in landed if item.request]  # in a pull request
-        # The wait for rollouts refreshes the Applications, but not their parents. With pull
-        # requests, it begins only after the merges, so refresh the written ones now.
+        # The wait for rollouts refreshes the Applications, but not their parents. If there are pull
+        # requests, it begins only after the merges. So refresh the written Applications now.
         if self._options.refresh and (requested or self._options.refresh_parents):
             self._with_problem_on_error(lambda: self._refresh(written), "warning")
 
@@ -237,10 +237,10 @@ class Follow:
         requested: Iterable[LandedApplication],
         merged: Iterable[LandedApplication],
     ) -> None:
-        """Mark an Application's rollout as failed if one of its pull requests is not merged, so
-        that only a part of its change is deployed.
+        """Mark an Application's rollout as failed if one of its pull requests is not merged,
+        because then only part of its change is deployed.
 
-        `requested` has what is in pull requests, and `merged` has what is merged of that.
+        `requested` is everything in pull requests, and `merged` is the part of it that was merged.
         """
         merged_keys = {(item.application.key, item.repo) for item in merged}
         for item in requested:
@@ -253,7 +253,7 @@ class Follow:
 
     def _can_await(self, landed: LandedApplication) -> bool:
         """Return whether the Application has a source in the repository that was written, or was
-        patched in the cluster. If neither, also add a warning.
+        patched in the cluster. If neither is true, also add a warning.
         """
         is_live_patch = not landed.commit
         if is_live_patch:
@@ -274,8 +274,8 @@ class Follow:
         applications: Mapping[str, Sequence[LandedApplication]],
         limit: float,
     ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-        """Wait for the rollouts of these Applications, at most for `limit` seconds. `applications`
-        has, by the Application's key (namespace/name), the commits with its images.
+        """Wait for the rollouts of these Applications for at most `limit` seconds. `applications`
+        maps an Application's key (namespace/name) to the commits with its images.
 
         Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
         """
@@ -297,8 +297,8 @@ class Follow:
         )
 
     def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
-        """Wait for the rollouts of what landed (the Applications with an image in a commit). Add to
-        this run's problems, rollout ends, and failures how each rollout ended.
+        """Wait for the rollouts of what landed (the Applications with an image in a commit). Record
+        how each rollout ended in this run's problems, rollout ends, and failures.
         """
         applications = _relevant_by_application(landed)
         self._deadline = time.monotonic() + self._options.wait_timeout
@@ -335,7 +335,7 @@ class Follow:
         trouble = Trouble("rollout", because, self._failure_hint(row, landed), exit=Exit.ROLLOUT)
         self._problems.append(Problem(trouble, application=key))
         self._ends[key] = RolloutEnd(key, "failed", because=because)
-        # only a failure after the sync of this change, and not just a lack of news, is undone
+        # undo only a failure after the sync of this change, not just a lack of news
         is_known_failure = row.begun and row.known and row.state in ("failed", "timed-out")
         if is_known_failure:
             self._failures.append(Failure(tuple(landed), because))
@@ -343,8 +343,8 @@ class Follow:
             self._problems.append(not_undone(key, _why_not_undone(row)))
 
     def _failure_hint(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
-        """Return the hint for a failed rollout: its own hint, its page, and the command to roll
-        back, if a person has to do that.
+        """Return the hint for a failed rollout: its own hint, its page, and the rollback command if
+        a person has to roll back.
         """
         hints = [row.hint] if row.hint else []
         page = self._argo.page(landed[0].application)
@@ -361,8 +361,8 @@ class Follow:
         """Return a judge (a function that returns how far a rollout is) for an Application with an
         image in a commit (`landed`).
 
-        The Application must be synced to the commit or a later one, or, if the live Application was
-        patched, to the patched spec.
+        The Application must be synced to the commit or a later one. If the live Application was
+        patched, it must be synced to the patched spec.
         """
         is_live_patch = not landed.commit
         if is_live_patch:
@@ -388,8 +388,8 @@ def _why_not_undone(row: RolloutState) -> str:
 
 
 def _recovery_of(row: RolloutState, error: TaskError | None, wait_command: str) -> RolloutEnd:
-    """Return how a rollout after a rollback ended. `error` is the reason why that is unknown, and
-    `wait_command` waits longer for the rollout.
+    """Return how a rollout after a rollback ended. `error` is why the outcome is unknown, if it is,
+    and `wait_command` is the command that waits longer for the rollout.
     """
     key = row.application
     if error:
@@ -403,7 +403,7 @@ def _recovery_of(row: RolloutState, error: TaskError | None, wait_command: str) 
 
 
 def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:
-    """Return an unknown end with the same reason for each Application; `hints` are by its key."""
+    """Return an unknown end with the same reason for each Application. `hints` is by its key."""
     return tuple(
         RolloutEnd(key, "unknown", because=because, hint=hint) for key, hint in hints.items()
     )
@@ -419,12 +419,12 @@ def _relevant_by_application(
 ) -> dict[str, list[LandedApplication]]:
     """Group what landed (Applications with an image in a commit) by the Application's key.
 
-    For each Application and repository, if this run wrote something, leave out the items that were
+    If this run wrote something for an Application in a repository, leave out the items that were
     already there before.
     """
     grouped: dict[str, list[LandedApplication]] = {}
     for key, items in by_application(landed).items():
-        # the commits of this run are newer, and contain the others of the same repository
+        # the commits of this run are newer, and contain the others in the same repository
         written_repos = {item.repo for item in items if item.written}
         grouped[key] = [item for item in items if item.written or item.repo not in written_repos]
     return grouped
@@ -438,10 +438,10 @@ def _wait_for_merges(
 ) -> tuple[list[LandedApplication], list[TaskError]]:
     """Wait until the deadline for the pull requests with the Applications' images to be merged.
 
-    Return what is merged, with the merge commit as its commit, and an error for each pull request
-    that is not merged.
+    Return the Applications whose request was merged, each with the merge commit as its commit, and
+    an error for each pull request that was not merged.
     """
-    # both by repository and number, because Applications may share a pull request
+    # both are keyed by repository and number, because Applications may share a pull request
     merged_requests: dict[tuple[str, str], Proposed] = {}
     errors: dict[tuple[str, str], TaskError] = {}
     merged: list[LandedApplication] = []
@@ -449,7 +449,7 @@ def _wait_for_merges(
         key = (item.repo, item.request)
         if key in errors:
             continue
-        if key not in merged_requests:  # it was not awaited yet
+        if key not in merged_requests:  # it has not been awaited yet
             try:
                 merged_requests[key] = _wait_for_merge(
                     forge(item.repo), item.request, deadline, log
@@ -465,7 +465,7 @@ def _wait_for_merges(
 def _wait_for_merge(forge: Host, number: str, deadline: float, log: Log) -> Proposed:
     """Wait until a pull request is merged, and return it.
 
-    Raises `RolloutError` if it is closed, or not merged by the deadline. If the forge does not
+    Raises `RolloutError` if it is closed or not merged by the deadline. If the forge does not
     respond, keep trying until the deadline.
     """
     pause = _FIRST_PAUSE
@@ -502,8 +502,8 @@ def updated_event(
     Application's, and `now` is a Unix time.
 
     The reason, type, and annotations are the same as AIU's, with images numbered from 0. The Event
-    is in the Application's namespace: its owner looks there, and Kubernetes does not allow any
-    other.
+    is in the Application's namespace, because its owner looks there, and Kubernetes does not allow
+    any other namespace.
     """
     name = str(metadata.get("name", ""))
     namespace = str(metadata.get("namespace", ""))

@@ -1,5 +1,5 @@
-"""Follows up on what has landed: shows deployments, waits for rollouts,
-and undoes failed ones.
+"""Following up on what has landed: showing deployments, waiting for rollouts, and undoing failed
+ones.
 
 A plan does not land anything. With `--comment`, the plan is posted on the pull request.
 """
@@ -28,8 +28,8 @@ from task.text import one_line, shortened, without_logins
 from task.timestamps import epoch_seconds, of_unix
 
 BY = "image-update --on-failure rollback"
-LONGEST_CAUSE = 300  # characters of a cause that are quoted in a hold
-# What a report says about an Application after its rollback, before the cause.
+LONGEST_CAUSE = 300  # characters of a cause quoted in a hold
+# What the report says about an Application after its rollback, before the cause.
 _RECOVERY_TEXTS: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",
@@ -41,9 +41,9 @@ MARK = "image-update-plan"
 
 def follow_up(delivered: Delivered, world: World) -> Ended:
     """Show deployments, have Argo CD compare with Git, and wait for rollouts, as the job's options
-    require. `delivered` has what this run has committed.
+    require. `delivered` contains what this run has committed.
 
-    If the job says so (`undo`), roll back updates whose rollouts failed. Return the commits and
+    If the job says so (`undo`), roll back the updates whose rollouts failed. Return the commits and
     decisions of the rollbacks, and all problems.
     """
     job = delivered.job
@@ -52,7 +52,7 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     source = job.deployed
     deployments = None
     if source:
-        everyone = (*seen.everyone, *seen.outside)  # also those that this run does not update
+        everyone = (*seen.everyone, *seen.outside)  # including those that this run does not update
         deployments = ShownDeployments(source, job, world, everyone)
         if source.waits_for_rollouts:
             deployments.begin(landed)
@@ -123,9 +123,9 @@ def asks_to_undo(
     """Return an ask (a request to decide about one image) for each failed update that can be
     undone, and a warning with the reason for each one that cannot.
 
-    `failures` are Applications whose rollouts failed, each with what this run has changed in it.
-    `asks` are the run's asks. Each new ask sets a hold (an order that keeps a version) with the
-    cause of the failure as its reason.
+    `failures` are Applications whose rollouts failed, each with what this run changed in it. `asks`
+    are the run's asks. Each new ask sets a hold (an order that keeps a version) with the cause of
+    the failure as its reason.
     """
     # The new asks get the decisions' subscriptions, to which the repository's config is applied.
     # Only the siblings come from the run's asks.
@@ -155,7 +155,7 @@ def asks_to_undo(
 def _why_not_undoable(decision: Decision) -> str:
     """Return why an update cannot be undone, regardless of what is in Git now, or "" if it can.
 
-    Undoing it restores the version that was in Git before (`current`).
+    Undoing an update restores the version that was in Git before (`current`).
     """
     sub = decision.subscription
     before = decision.current
@@ -173,7 +173,7 @@ def _why_not_undoable(decision: Decision) -> str:
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     """Return the job that rolls back the images of these asks (requests to decide about one image).
-    Its commit messages do not have the trailers about the source commit of the failed build.
+    Its commit messages leave out the trailers about the source commit of the failed build.
     """
     trailers = []
     for name, value in job.wording.trailers:
@@ -192,7 +192,7 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
 
 def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
     """Return a problem for each decision of a rollback: a warning that the image was rolled back or
-    why it was not, or an error if the rollback failed.
+    why not, or an error if the rollback failed.
 
     `undone` is the outcome of the rollback, and `recoveries` are the rollouts after it.
     """
@@ -273,7 +273,7 @@ def commented(report: Report, job: Job, world: World) -> Report:
     try:
         comments = world.comments(job.comment.repository)
         accepts_html = comments.forge not in WITHOUT_HTML
-        # an invisible text, by which a later run recognizes the comment
+        # invisible text by which a later run recognizes the comment
         mark_template = HIDDEN if accepts_html else HIDDEN_WITHOUT_HTML
         mark = mark_template.format(MARK, job.comment.key)
         after_summary = f"\n{mark}\n"

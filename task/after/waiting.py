@@ -1,4 +1,4 @@
-"""Waits for Argo CD, using the loop in `argocd.rollouts` and the rules in `argocd.rollout`.
+"""Waiting for Argo CD, using the loop in `argocd.rollouts` and the rules in `argocd.rollout`.
 
 Progress is shown in a live table on a terminal, or in a log with one line per change.
 """
@@ -32,11 +32,11 @@ from task.urls import normal_url
 
 _FULL_LENGTH = 40  # characters of a commit id
 _SECONDS_BETWEEN_QUERIES = 15.0  # seconds before a failed query is repeated
-# (subscription, repository, revision, commit) → how they relate: "newer" contains the commit, "" is
-# unknown
+# (subscription, repository, revision, commit) → how they relate: a "newer" revision contains the
+# commit, and "" means unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
 _KNOWN_RELATIONS = ("newer", "same", "older", "unrelated")
-# Each state's mark, style, and rank. The rank matters if there is not enough room for all
+# The mark, style, and rank of each state. The rank matters if there is not enough room for all
 # Applications.
 MARKS = {
     "failed": ("!!", "red", 0),
@@ -58,11 +58,11 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-    """Wait for the rollouts of all awaited Applications, at most for `limit` seconds, and show
-    progress. `refresh` is whether to have Argo CD compare with Git in between.
+    """Wait for the rollouts of all awaited Applications for at most `limit` seconds, and show
+    progress. With `refresh`, have Argo CD compare with Git in between.
 
-    Return how each rollout ended, and, by the Application's key, the errors for rollouts whose
-    outcome is unknown.
+    Return how each rollout ended, and the errors for rollouts whose outcome is unknown, by the
+    Application's key.
     """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -74,8 +74,8 @@ def watch(
 def judge_of(
     is_wanted: Callable[[str], bool], repository: str = "", *, spec: bool = False
 ) -> Judge:
-    """Return a judge: a function that returns how far a rollout is. Here, it is the rollout of a
-    revision for which `is_wanted` returns True.
+    """Return a judge: a function that returns how far a rollout is. This judge is for the rollout
+    of a revision for which `is_wanted` returns True.
 
     Only the Application's sources from `repository` must be at such a revision ("" means all
     sources). With `spec`, Argo CD must have compared with the Application's current spec.
@@ -91,7 +91,7 @@ def judge_of(
 
 
 def same(repository: str, other: str) -> bool:
-    """Return whether two URLs are for the same repository. "" matches any."""
+    """Return whether two URLs are for the same repository. "" matches any repository."""
     return not repository or normal_url(other) == normal_url(repository)
 
 
@@ -106,9 +106,9 @@ def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[
     """Return a function that returns whether a revision contains a commit.
 
     It does if it is that commit, or if `relation_to_commit` returns "newer" or "same" for it. It
-    does not if the result is "older" or "unrelated". These results are kept. Any other result means
-    that the relation is unknown: the revision is not accepted for now, and `relation_to_commit` is
-    called again after `_SECONDS_BETWEEN_QUERIES`.
+    does not if the result is "older" or "unrelated". These results are cached. Any other result
+    means that the relation is unknown: the revision is not accepted for now, and
+    `relation_to_commit` is called again after `_SECONDS_BETWEEN_QUERIES`.
     """
     contains_by_revision: dict[str, bool] = {}
     next_query: dict[str, float] = {}  # when to repeat a query whose result was unknown
@@ -136,8 +136,8 @@ def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[
 def all_of(judges: Sequence[Judge]) -> Judge:
     """Combine several judges (functions that return how far a rollout is) into one.
 
-    It returns the most serious of their results: one that is not rolled out, or else one that is
-    unsure, or else one that is paused.
+    It returns the most serious of their results: a rollout that is not complete, or else one that
+    is unsure, or else one that is paused.
     """
     if len(judges) == 1:
         return judges[0]
@@ -150,8 +150,8 @@ def all_of(judges: Sequence[Judge]) -> Judge:
 
 
 def _seriousness(rollout: Rollout) -> tuple[bool, bool, bool]:
-    """Return a key that is greater for a more serious state: first those that are not rolled out,
-    then those that are unsure, then those that are paused.
+    """Return a sort key that is greater for a more serious state. Rollouts that are not complete
+    are the most serious, then those that are unsure, then those that are paused.
     """
     is_incomplete = rollout.state not in ROLLED_OUT
     is_unsure = not rollout.sure
@@ -159,7 +159,7 @@ def _seriousness(rollout: Rollout) -> tuple[bool, bool, bool]:
 
 
 def accepts(wanted: str, revision: str) -> bool:
-    """Return whether a revision is the wanted one, which may be abbreviated."""
+    """Return whether a revision is the wanted one. The wanted one may be abbreviated."""
     is_abbreviated = len(wanted) < _FULL_LENGTH
     return revision == wanted or (is_abbreviated and revision.startswith(wanted))
 
@@ -170,7 +170,8 @@ def rollout_error(
 ) -> TaskError | None:
     """Return the error for rollouts that did not succeed, or None if all did (or are paused).
 
-    `errors` are those of Argo CD's API. If there are any, return the most important one instead.
+    `errors` are errors from Argo CD's API. If there are any, return the most important of them
+    instead.
     """
     if errors:
         return min(errors.values(), key=lambda error: PRECEDENCE.index(error.exit))
@@ -188,7 +189,7 @@ def display(
     environ: Mapping[str, str],
     limit: float,
 ) -> Iterator[Callable[[Sight], None]]:
-    """Yield a function that shows a sight: the states of all rollouts at one moment.
+    """Yield a function that shows a sight: the states of all rollouts at one point in time.
 
     On a terminal, it updates a table. In a CI job or without a terminal, it logs one line for each
     rollout that has changed. A failure is not logged as an error here, because the command's error
@@ -228,17 +229,17 @@ def picture(
     limit: float,
     size: ConsoleDimensions,
 ) -> RenderableType:
-    """Return a progress bar, after `seconds` of `limit`, and below it one line per Application, cut
-    to the terminal's `size`.
+    """Return a progress bar, after `seconds` of `limit`, with one line per Application below it,
+    cut to the terminal's `size`.
 
-    If not all Applications fit the height, show the first ones by rank: failed Applications, then
-    those that need a person, then those in progress. The last line has the number of the others.
+    If not all Applications fit, show the first ones by rank: failed Applications, then those that
+    need a person, then those in progress. The last line has the number of the rest.
     """
-    most_lines = max(size.height, 4) - 2  # without the bar, and the cursor's line
+    most_lines = max(size.height, 4) - 2  # without the bar and the cursor's line
     if len(rows) <= most_lines:
         return Group(_progress_bar(rows, seconds, limit), _table_of(rows, size.width))
     by_rank = sorted(rows, key=_rank)
-    most_rows = most_lines - 1  # the last line has the number of the others
+    most_rows = most_lines - 1  # the last line has the number of the rest
     shown_rows = by_rank[:most_rows]
     return Group(
         _progress_bar(rows, seconds, limit),
@@ -253,12 +254,12 @@ def _rank(row: RolloutState) -> int:
 
 
 def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) -> Table:
-    """Return a bar with the number of completed rollouts, after `seconds` of `limit`."""
+    """Return a bar that shows the number of completed rollouts, after `seconds` of `limit`."""
     completed_rows = [row for row in rows if row.state == "synced-and-healthy"]
     completed = len(completed_rows)
     bar = ProgressBar(
         total=max(len(rows), 1),
-        completed=completed if rows else 1,  # without rollouts, the bar is full
+        completed=completed if rows else 1,  # if there are no rollouts, the bar is full
         width=20,
     )
     times = f"{_duration_text(seconds)} of {_duration_text(limit)}"
@@ -272,7 +273,7 @@ def _table_of(rows: Sequence[RolloutState], width: int) -> Table:
     """Return a table with a line for each rollout: a mark for its state (such as "!!"), its
     Application, and the reason for its state.
 
-    `width` is the terminal's. The Applications take at most half of it.
+    `width` is the terminal's width. The Applications take up at most half of it.
     """
     longest_name = max((cell_len(printable(row.application)) for row in rows), default=0)
     table = Table.grid(padding=(0, 1), expand=True)
@@ -290,7 +291,7 @@ def _table_of(rows: Sequence[RolloutState], width: int) -> Table:
 
 
 def line(row: RolloutState) -> str:
-    """Return the log line for the state of one rollout."""
+    """Return the log line for one rollout's state."""
     hint = ""
     if row.hint and row.ended:
         hint = f"; {printable(row.hint)}"
@@ -301,7 +302,7 @@ def line(row: RolloutState) -> str:
 
 
 def why_not_rolled_out(row: RolloutState) -> str:
-    """Return what happened to an Application that did not roll out."""
+    """Return a text about what happened to an Application that did not roll out."""
     because = printable(row.because)
     if row.state == "timed-out":
         return f"not synced and healthy after {_duration_text(row.seconds)}: {because}"
@@ -322,7 +323,7 @@ def summary(rows: Sequence[RolloutState]) -> str:
 
 
 def _duration_text(duration: float) -> str:
-    """Return a duration, which is in seconds, as `42 s`, `3:05 min`, or `1:03:05`."""
+    """Return a duration in seconds as `42 s`, `3:05 min`, or `1:03:05`."""
     all_minutes, seconds = divmod(int(duration), 60)
     hours, minutes = divmod(all_minutes, 60)
     if hours:

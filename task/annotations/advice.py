@@ -1,7 +1,7 @@
 """Advice for values that belong in another key, such as a range in `allow-tags`
 or a tag in `helm.image-tag`.
 
-Each of these mistakes was reported in an Argo CD Image Updater (AIU) issue. Some of the issues are
+Each of these mistakes comes from an issue of Argo CD Image Updater (AIU). Some of these issues are
 cited by number.
 """
 
@@ -51,19 +51,20 @@ def range_of(text: str) -> str:
 
 
 def _has_range_syntax(text: str) -> bool:
-    """Return whether a text has an operator or a wildcard of version ranges: `>=1.2`, `1.x`."""
+    """Return whether a text contains a version-range operator or wildcard, as in `>=1.2` or `1.x`."""
     if text.startswith(tuple("<>=!^~")):
         return True
     return "||" in text or " - " in text or bool(_WILD_PART.search(text))
 
 
 def entry_with(entry: Entry, constraint: str) -> str:
-    """Return the `image-list` entry as text, with this constraint instead of its own, such as
+    """Return the text of the `image-list` entry with its constraint replaced by this one, such as
     `web=nginx:>=1.0`.
     """
     alias = entry.alias
-    # An entry without an alias gets one if the constraint contains `=`, because AIU reads all text
-    # before the first `=` as the alias: `nginx:>=1.0` is the image `1.0` with the alias `nginx:>`.
+    # An entry without an alias gets one if the constraint contains `=`, because AIU takes
+    # everything before the first `=` as the alias: it reads `nginx:>=1.0` as the image `1.0` with
+    # the alias `nginx:>`.
     if not alias and "=" in constraint:
         alias = entry.image.name.rpartition("/")[2]
     text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
@@ -104,7 +105,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
 def on_strategy(entry: Entry, key: str, value: str) -> str:
     """Return the advice for an unknown `update-strategy`, or "" if there is none.
 
-    The advice is for a range, and for what follows the colon in `digest:<tag>` and `regexp:<RE2>`.
+    It covers a range, and whatever follows the colon in `digest:<tag>` and `regexp:<RE2>`.
     """
     version_range = range_of(value)
     if version_range:
@@ -125,12 +126,12 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 def on_constraint(entry: Entry) -> str:
     """Return the advice for an invalid constraint in `image-list`, or "" if there is none.
 
-    There is advice for a range after `semver:`, for a pattern, and for a tag to follow, such as
-    `latest`.
+    It covers a range after `semver:`, a pattern, and a tag to follow, such as `latest`.
     """
     constraint = entry.constraint
     word, colon, after_colon = (part.strip() for part in constraint.partition(":"))
-    # `semver:1.x` is invalid only because of the keyword. A plain range has another mistake.
+    # `semver:1.x` is invalid only because of the keyword. If a plain range is invalid, the mistake
+    # is a different one.
     version_range = range_of(constraint) if colon else ""
     if version_range:
         return f"use {entry_with(entry, version_range)}"
@@ -167,11 +168,11 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def unwrapped_pattern(pattern: str) -> str:
-    """Return the value of `allow-tags` for a regular expression without the spaces, quotes, or
-    slashes around it: `regexp:^v1` for `/^v1/`.
+    """Return an `allow-tags` value with the spaces, quotes, or slashes around the regular
+    expression removed: `regexp:^v1` for `/^v1/`.
 
-    Returns "" if it has none of these, or is invalid without them. Tags cannot contain these
-    characters, so a pattern with them never matches.
+    Returns "" if there are none, or if the pattern is invalid without them. Tags cannot contain
+    these characters, so a pattern with them never matches.
     """
     inner_pattern = unwrapped(pattern)
     if inner_pattern == pattern:
@@ -184,7 +185,7 @@ def unwrapped_pattern(pattern: str) -> str:
 
 
 def impossible_character(glob: str) -> str:
-    """Return the glob's first character that cannot be in a tag, or "" if there is none.
+    """Return the first character in the glob that cannot occur in a tag, or "" if there is none.
 
     A glob with such a character never matches.
     """
@@ -198,7 +199,7 @@ def impossible_character(glob: str) -> str:
 def on_impossible_glob(glob: str) -> str:
     """Return the advice for a glob in `ignore-tags` that never matches a tag.
 
-    Most of these are regular expressions (AIU issue 1108), or several globs separated by spaces.
+    Most such values are regular expressions (AIU issue 1108) or several globs separated by spaces.
     """
     equivalent_glob = glob_of_regexp(glob)
     if equivalent_glob:
@@ -215,7 +216,7 @@ def on_impossible_glob(glob: str) -> str:
 def glob_of_regexp(text: str) -> str:
     """Return the glob that is equivalent to a simple regular expression: `v1*` for `regexp:^v1.*$`.
 
-    Returns "" if there is no such glob. The text may be without `regexp:`.
+    Returns "" if there is no such glob. The `regexp:` prefix is optional.
     """
     keyword, colon, after_colon = text.partition(":")
     has_keyword = bool(colon) and keyword.strip().lower().startswith("reg")
@@ -235,8 +236,7 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Return whether a Helm annotation's value, which should be the name of a Helm parameter, is an
-    image.
+    """Return whether a Helm annotation's value is an image instead of a Helm parameter's name.
 
     Returns True for the entry's own image, and for an image with a tag or digest, such as
     `nginx:1.25`. Returns None if the value could be either, such as `acme/web`. Returns False
@@ -260,10 +260,9 @@ def is_image(value: str, entry: Entry) -> bool | None:
 
 
 def is_tag(value: str) -> bool:
-    """Return whether a Helm annotation's value, which should be the name of a Helm parameter, is a
-    tag.
+    """Return whether a Helm annotation's value is a tag instead of a Helm parameter's name.
 
-    Examples of tags: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663).
+    Examples of tags: `v1.2.3`, `latest`, a commit ID, `develop-v0.20.0-33` (AIU pull request 663).
     """
     if not value or not set(value) <= TAG_LETTERS:
         return False

@@ -49,9 +49,9 @@ def parse_application(
 ) -> Application:
     """Return the Application in a manifest or API object.
 
-    Only annotations with this prefix are kept, without the prefix. `origin` is the manifest's
-    location, and `namespace` is the default for manifests without one. Raises `Malformed` if the
-    name is missing or a section is not a mapping.
+    Only annotations with this prefix are kept, and the prefix is removed. `origin` is the
+    manifest's location, and `namespace` is the default for manifests without one. Raises
+    `Malformed` if the name is missing or a section is not a mapping.
     """
     metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
     name, namespace = _checked_name(metadata, namespace)
@@ -94,9 +94,9 @@ def parse_application(
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
     """Return the name and the namespace in an Application's metadata.
 
-    `default` is used if there is no namespace. Both become part of the paths of the override file
-    and the state file. Raises `Malformed` for a name or namespace that could change these paths,
-    and if there is no name.
+    `default` is used if there is no namespace. The name and the namespace become part of the paths
+    of the override file and the state file. Raises `Malformed` if there is no name, or if the name
+    or the namespace could change these paths.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -157,9 +157,9 @@ def _sources_of(
 def _source(raw: object, status_kind: object) -> Source:
     """Return the source in one mapping of an Application's spec. Raises `Malformed`.
 
-    `status_kind` is the source's kind in the Application's status, such as `Helm`, which Argo CD
-    has detected from the files. If it is unknown, the source's first section, such as `helm:`,
-    determines the kind.
+    `status_kind` is the source's kind in the Application's status, such as `Helm`. Argo CD detects
+    it from the files. If it is unknown, the source's first section, such as `helm:`, determines the
+    kind.
     """
     if not isinstance(raw, dict):
         raise Malformed("an Application source is not a mapping", _WRITE_IT)
@@ -264,9 +264,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must match one value of every field that is
-    set.
-    """
+    """The Applications to consider. An Application must match a value in each field that is set."""
 
     names: tuple[str, ...] = ()  # globs for `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -274,7 +272,7 @@ class Narrow:
     selector: str = ""
     within: tuple[
         str, ...
-    ] = ()  # more globs, like `names`: `status APP` narrows --application further
+    ] = ()  # more globs like `names`: `status APP` narrows --application further
     # whether a person typed the names; if so, a name without a namespace must not match more than
     # one Application
     typed: bool = False
@@ -294,7 +292,7 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def _is_named(app: Tracker, globs: Sequence[str]) -> bool:
-    """Return whether one of the globs matches the Application. No globs match everything.
+    """Return whether one of the globs matches the Application. Returns True if there are no globs.
 
     A glob with a slash is compared with `namespace/name`, and any other glob with the name.
     """
@@ -308,7 +306,7 @@ def _is_named(app: Tracker, globs: Sequence[str]) -> bool:
 
 
 def _fits(name: str, globs: Sequence[str]) -> bool:
-    """Return whether one of the globs matches the name. No globs match everything."""
+    """Return whether one of the globs matches the name. Returns True if there are no globs."""
     return not globs or any(fnmatchcase(name, glob) for glob in globs)
 
 
@@ -348,7 +346,7 @@ OPERATORS = (
 _SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
 _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
-_PARTS = re.compile(r"(?:[^,()]|\([^()]*\))+")  # between the commas that are not in parentheses
+_PARTS = re.compile(r"(?:[^,()]|\([^()]*\))+")  # split at commas, except those in parentheses
 
 
 @lru_cache(maxsize=16)

@@ -3,7 +3,7 @@
 Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under
 `filter.fluxcd.io/`. The images are the ones that Flux's `FindHelmReleaseContainers` finds: one at
 the top level of the values, one below each top-level key, and any whose keys are set in
-annotations. A broken filter is an error here; Flux accepted any tag.
+annotations. A broken filter is an error here; in Flux, it accepts any tag.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def subscribe_helm_release(
         return Subscribed(release, (), tuple(flaws))
 
     values = mapping(item, "spec", "values")
-    # The images whose paths are set by annotations. `images` has these and the usual ones.
+    # The images whose paths are set by annotations. `images` contains these and the usual ones.
     mapped_images = _mapped_images(values, annotations)
     images = containers(values, mapped_images)
     flaws += _unknown_image_flaws(annotations, images)
     flaws += _missing_image_flaws(annotations, mapped_images)
-    # A release's status has no images, so those in the manifest count as running.
+    # A release's status does not list images, so those in the manifest count as running.
     release = replace(release, live=tuple(container.image.reference for container in images))
 
     locked = _why_locked(annotations)
@@ -147,10 +147,10 @@ def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags. If the annotation with the filter is invalid, return
-    the default rules and a flaw.
+    """Return the rules for an image's tags. If the filter annotation is invalid, return the default
+    rules and a flaw.
 
-    Without such an annotation, the rules accept every tag.
+    Without a filter annotation, the rules accept every tag.
     """
     key, value = _policy_annotation(annotations, f"tag.{entry.alias}")
     tag_filter = value if key else "glob:*"
@@ -224,8 +224,8 @@ def _unknown_image_flaws(
     annotations: Mapping[str, str],
     containers: tuple[Container, ...],
 ) -> Iterator[Flaw]:
-    """Yield a warning for each annotation that filters the tags of an image that the values do not
-    have.
+    """Yield a warning for each annotation that filters the tags of an image missing from the
+    values.
     """
     names_in_values = {container.name for container in containers}
     filter_prefixes = [*(f"{prefix}tag." for prefix in PREFIXES), FILTER]
@@ -243,9 +243,9 @@ def _missing_image_flaws(
     annotations: Mapping[str, str],
     mapped: Mapping[str, Container | None],
 ) -> Iterator[Flaw]:
-    """Yield a warning for each annotation with the path of an image that the values do not have.
+    """Yield a warning for each annotation that sets the path of an image missing from the values.
 
-    `mapped` are the images whose paths are set by annotations, by name. A missing one is None.
+    `mapped` are the images whose paths are set by annotations, by name. A missing image is None.
     """
     for name, container in mapped.items():
         if container is None:
@@ -304,7 +304,7 @@ def glob_pattern(glob: str) -> str:
     return r"(?s)\A" + ".*".join(literals) + r"\z"
 
 
-# With an image's name, the keys of annotations that have its paths in the values.
+# Followed by an image's name, these are the annotation keys for its paths in the values.
 REPOSITORY_KEY = "repository.fluxcd.io/"
 TAG_KEY = "tag.fluxcd.io/"
 REGISTRY_KEY = "registry.fluxcd.io/"
@@ -324,7 +324,7 @@ def containers(
     values: Mapping[str, Any],
     mapped: Mapping[str, Container | None],
 ) -> tuple[Container, ...]:
-    """Return the images in the values, one for each name.
+    """Return the images in the values, one per name.
 
     The usual places are the top level and each top-level key. An image whose path is set by
     annotations (`mapped`) wins over an image with the same name in a usual place.
@@ -364,8 +364,8 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 def _image(text: object, siblings: Mapping[str, Any]) -> Image | None:
     """Return the image that a value refers to, or None if the value is not a reference.
 
-    If `siblings`, the mapping that contains the value, has a `registry` or a `tag`, they replace
-    those of the reference.
+    `siblings` is the mapping that contains the value. If it has a `registry` or a `tag`, these
+    replace those in the reference.
     """
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
@@ -392,7 +392,7 @@ def _mapped_images(
 ) -> dict[str, Container | None]:
     """Return the images whose paths in the values are set by annotations, by name.
 
-    An image is None if the values have no image at its path.
+    An image is None if there is no image at its path.
     """
     names = [
         key.removeprefix(REPOSITORY_KEY) for key in annotations if key.startswith(REPOSITORY_KEY)
@@ -408,7 +408,7 @@ def _mapped_image(
     """Return the image whose paths in the values are set by the annotations
     `repository.fluxcd.io/<name>`, `tag.fluxcd.io/<name>`, and `registry.fluxcd.io/<name>`.
 
-    Returns None if the values have nothing at one of these paths.
+    Returns None if there is no value at one of these paths.
     """
     repository_path = annotations.get(REPOSITORY_KEY + name, "")
     tag_path = annotations.get(TAG_KEY + name, "")

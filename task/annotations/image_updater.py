@@ -31,7 +31,7 @@ from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
-NO_FILES = ("", "cluster", "argocd")  # origins that messages omit
+NO_FILES = ("", "cluster", "argocd")  # origins that are omitted from messages
 _STRATEGY = "set updateStrategy explicitly"
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
@@ -109,9 +109,10 @@ def configure(
     With `useAnnotations`, its annotations apply instead; if it has no `image-list`, the next
     reference applies, as in AIU. An Application that no resource references is unchanged.
 
-    `namespace` is the default for resources without one, and `origins` are their locations. If
-    `complete`, `apps` has all Applications that the resources may reference, so a reference that
-    selects none gets a warning. Invalid parts of a resource are skipped, with their images.
+    `namespace` is the default for resources without one, and `origins` are their locations. With
+    `complete`, `apps` contains every Application that the resources may reference, so a reference
+    that selects none gets a warning. Invalid parts of a resource are skipped, along with their
+    images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -163,7 +164,8 @@ def _matching_references(
 ) -> list[Reference]:
     """Return the references that select an Application, the most specific first.
 
-    `references` has the keys (namespace, name). The name is "" if a pattern may match several.
+    The keys of `references` are (namespace, name). The name is "" if a pattern may match several
+    names.
     """
     with_exact_name = references.get((app.namespace, app.name), ())
     with_pattern = references.get((app.namespace, ""), ())
@@ -174,7 +176,7 @@ def _matching_references(
 
 
 def _exact_names_first(references: References) -> Iterator[Reference]:
-    """Yield all references, those with an exact name before those with a pattern."""
+    """Yield all references. Those with an exact name come before those with a pattern."""
     with_exact_name = [same_name for (_, name), same_name in references.items() if name]
     with_pattern = [patterns for (_, name), patterns in references.items() if not name]
     return chain(*with_exact_name, *with_pattern)
@@ -192,7 +194,7 @@ def _rival_warnings(
     specific.
     """
     updaters = dict.fromkeys(reference.updater for reference in others)
-    updaters.pop(winner.updater, None)  # several references in the same resource do no harm
+    updaters.pop(winner.updater, None)  # several references in one resource are harmless
     if not updaters:
         return []
     message = (
@@ -216,7 +218,7 @@ def _idle_warning(reference: Reference) -> Problem:
 
 
 def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
-    """Yield a problem for each warning and each advice in a reference's settings."""
+    """Yield a problem for each warning and each piece of advice in a reference's settings."""
     for warning in settings.warnings:
         message = f"{reference.place}: {warning}"
         yield _resource_warning(reference.origin, message, field=reference.field)
@@ -256,8 +258,8 @@ def _with_settings(
 
 
 def _may_be_ours(key: str) -> bool:
-    """Return whether a key is one of `OURS`, the keys that AIU does not know, alone or under an
-    alias, or is similar to one.
+    """Return whether a key is one of `OURS` (the keys that AIU does not know), or is similar to
+    one. In either case, the key may follow an alias.
 
     A similar key is probably misspelled, and causes a warning.
     """
@@ -296,7 +298,7 @@ def _references_of_all(
         is_repeated = full_name == previous_name and name != ""
         previous_name = full_name
         if is_repeated:
-            continue  # the same object is in two files: use the first one, as for Applications
+            continue  # the object is in two files: use the first one, as with Applications
 
         title = f"ImageUpdater {own_namespace}/{name}"
         for message, hint, path in unknown_fields(item):
@@ -308,7 +310,7 @@ def _references_of_all(
             for reference in _references_in(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
                 has_wildcard = _WILD.search(pattern) is not None
-                has_escape = "\\" in pattern  # then the pattern is not spelled like the name
+                has_escape = "\\" in pattern  # the pattern and the name are spelled differently
                 is_exact = not has_wildcard and not has_escape
                 key = (own_namespace, pattern if is_exact else "")
                 references.setdefault(key, []).append(reference)
@@ -395,7 +397,7 @@ def _references_in(
         except Malformed as error:
             message = f"ImageUpdater {updater} is skipped: {error.message}"
             problems.append(_resource_warning(origin, message, error.hint, path))
-            is_rejected = True  # but report the other invalid references, too
+            is_rejected = True  # but continue, to report the other invalid references, too
             continue
         try:
             labels = tuple(_label_requirements(ref))
@@ -431,7 +433,7 @@ def _score_in_aiu(pattern: str, selector: object) -> int:
         score += 10_000
         for key in ("matchLabels", "matchExpressions"):
             score += 100 * len(selector.get(key) or ())
-    without_sets = _SET.sub("", pattern)  # sets are wildcards, too: `[a-z]`
+    without_sets = _SET.sub("", pattern)  # sets such as `[a-z]` are wildcards, too
     literal_characters = re.sub(r"[*?]", "", without_sets)
     return score + len(literal_characters)
 
@@ -501,8 +503,8 @@ def is_config(item: Mapping[str, Any]) -> bool:
 
 
 def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
-    """Return the equivalent option, or a note about why there is none, for each key in AIU's
-    ConfigMap.
+    """For each key in AIU's ConfigMap, return the equivalent option, or a note that explains why
+    there is none.
     """
     data = plain_data.mapping(item, "data")
     return tuple(_option_of(key, plain_data.text(value).strip()) for key, value in data.items())
@@ -510,7 +512,7 @@ def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
 
 def _option_of(key: str, text: str) -> ConfigOption:
     """Return the command-line option that replaces a ConfigMap key with the value `text`, or a note
-    about why there is none.
+    that explains why there is none.
     """
     if key == "registries.conf":
         note = "save the value as registries.conf."
@@ -548,7 +550,7 @@ _VALUES = {
     "argocd.server_addr": "--argocd-server",
     "applications_api": "--applications",
 }
-# key → its values that have another name in Image Update
+# key → its values that have a different name in Image Update
 _WORDS = {
     "log.level": {"trace": "debug", "warn": "warning"},
     "log.format": {"plain": "text"},

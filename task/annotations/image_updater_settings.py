@@ -61,7 +61,7 @@ _FALSE = frozenset(("false", "no", "off", "n"))
 
 
 class UnknownFieldError(Malformed):
-    """An unknown field could decide whether an image is written.
+    """An unknown field that might decide whether an image is written.
 
     `unknown_fields` reports the field and its location.
     """
@@ -75,7 +75,7 @@ class ReferenceSettings:
     warnings: tuple[str, ...] = ()
     keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" means every image
     request_labels: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()  # settings that mean something else in a cluster
+    advice: tuple[str, ...] = ()  # settings that have a different meaning in a cluster
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,9 @@ def reference_settings(
     """Return the settings of a reference, an item of `applicationRefs`.
 
     They are merged from three levels: the resource's `spec`, the reference (`ref`), and each image.
-    A later level wins. The annotations are None with `useAnnotations`, and empty if no image can be
-    used. `namespace` is the resource's. An invalid setting becomes a warning, not an error.
+    A later level wins. With `useAnnotations`, the annotations are None. If no image can be used,
+    they are empty. `namespace` is the resource's namespace. An invalid setting becomes a warning,
+    not an error.
     """
     images = _Images(by_alias={}, warnings=[], advice=[])
     try:
@@ -179,9 +180,9 @@ def _add_image(
 ) -> None:
     """Read one image, and add it to `images` under its alias, with any warnings about it.
 
-    An image without a valid alias gets the last part of its name as the alias, such as `web`. If
-    another image has the alias, a number is added: `web-2`. `levels` are the resource's `spec` and
-    the reference. Raises `Malformed`.
+    An image without a valid alias gets the last part of its name as its alias, such as `web`. If
+    another image already has that alias, a number is added: `web-2`. `levels` are the resource's
+    `spec` and the reference. Raises `Malformed`.
     """
     # In a constraint, a comma means the same as a space, but in `image-list` it would end the
     # entry.
@@ -210,7 +211,7 @@ def _add_image(
             images.warnings.append(f"{entry} has no alias")
         alias = short_name
 
-    if images.by_alias.get(alias) == image:  # the same image is listed twice
+    if images.by_alias.get(alias) == image:  # the image is listed twice
         return
     # Two images with the same alias would read each other's annotations.
     number = 1
@@ -232,8 +233,8 @@ def _advise_on_missing_strategy(
     outer level's strategy is not semver.
 
     AIU's CRD (1.3) stores semver in such a block, which then overrides the outer level's strategy.
-    `levels` are the resource's `spec`, the reference, and the image. `blocks` has the block of
-    each, or {}.
+    `levels` are the resource's `spec`, the reference, and the image. `blocks` contains the block of
+    each level, or {}.
     """
     outer_strategy = ""
     names = ("spec", "the reference", "the image")
@@ -262,7 +263,7 @@ def _update_annotations(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             value = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
             # A comma would split the glob in the annotation. Tags cannot contain commas or `+`, so
-            # a glob with either one never matches.
+            # a glob with either never matches.
             value = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
             value = text(merged, key)
@@ -290,7 +291,7 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     target = mapping(targets, kind)
     fields = {key: text(target, key) for key in annotation_keys}
     _refuse_unknown(target, annotation_keys)
-    if fields.get("spec"):  # a whole reference (name:tag) replaces name and tag
+    if fields.get("spec"):  # a whole reference (name:tag) replaces the name and the tag
         fields = {"spec": fields["spec"]}
     return {annotation_keys[key]: value for key, value in fields.items() if value}
 
@@ -334,17 +335,17 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
             fields_set = _merged_levels([mapping(level, "imagesVerification")])  # without nulls
             blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
-    except UnknownFieldError:  # a `Malformed` too, but the callers tell it apart
+    except UnknownFieldError:  # also a `Malformed`, but callers handle it separately
         raise
     except Malformed as error:
         raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
 def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret | None:
-    """Return the secret that contains the key in an `imagesVerification` block, or None if the
+    """Return the secret with the key that an `imagesVerification` block refers to, or None if the
     block's `enabled` is false.
 
-    Raises `Malformed` unless the block has a `cosignKey`, and nothing else.
+    Raises `Malformed` if the block has no `cosignKey`, or any other field besides `enabled`.
     """
     has_switch = verification.get("enabled") is not None
     is_off = has_switch and not flag(verification, "enabled")
@@ -412,7 +413,7 @@ def _value_that_fits(
 ) -> Any:
     """Return the value at a key, or None if it is absent.
 
-    Raises `Malformed`, with the description of a valid value, if the value does not fit.
+    If the value does not fit, raises `Malformed` with the description of a valid value.
     """
     value = raw.get(key)
     if value is not None and not fits(value):
@@ -527,7 +528,7 @@ def _unknown_below(value: object, fields: Fields, path: Path) -> Iterator[tuple[
         for key, field_value in value.items():
             if key not in fields:
                 yield (*path, str(key)), _unknown_field_hint(str(key), fields)
-            elif fields[key]:  # known fields below this one
+            elif fields[key]:  # there are known fields below this one
                 yield from _unknown_below(field_value, fields[key], (*path, key))
 
 
@@ -549,5 +550,5 @@ def _unknown_field_hint(key: str, fields: Fields) -> str:
             for name, below in fields_below.items():
                 next_level[f"{path}.{name}"] = below
         level = next_level
-        typos = 1  # a deeper field is less likely to be the intended one
+        typos = 1  # a deeper field is less likely to be the one intended
     return f"remove it, or use {', '.join(fields)}"

@@ -1,11 +1,11 @@
-"""The annotation keys: their valid values, which of several spellings and levels wins,
-and which keys have no effect.
+"""The annotation keys: their valid values, which spelling or level takes precedence, and which keys
+have no effect.
 
-A key that has no effect gets a `Doubt`: what was probably meant, and the key to use instead. A
-misspelled rule never lets a tag through, so misspellings are defined exactly. A *near miss* equals
-a known key after it is converted to lowercase with `-` for `_` and `.`, or differs from a known key
-in at most two characters or in word order. Keys from older versions and forks are not near misses:
-`FORMER` has advice for each.
+A key that has no effect gets a `Doubt`, which says what was probably meant, and which key to use
+instead. A misspelled rule never lets a tag through, so misspellings are defined exactly. A *near
+miss* equals a known key once it is converted to lowercase and `_` and `.` are replaced with `-`, or
+it differs from a known key in at most two characters or in word order. Keys from older versions and
+forks are not near misses: `FORMER` has advice for each.
 
 docs/annotations.md documents each key. Comments about Argo CD Image Updater (AIU) refer to v0.18
 (v0), the last version that reads annotations by default, and v1.3 (v1).
@@ -85,7 +85,7 @@ def prefixes(entry: Entry, aliases: frozenset[str] = frozenset()) -> tuple[str, 
     - `acme/web=ghcr.io/acme/web`: `acme_web`, `acme/web`
     - `ghcr.io/acme/web`: `ghcr.io_acme_web`, `acme_web`, `web`
 
-    An entry without an alias does not get a prefix that is another entry's alias (`aliases`).
+    An entry without an alias does not get a prefix that is an alias of another entry (`aliases`).
     """
     if entry.alias:
         alias_in_v0 = entry.alias.replace("/", "_")
@@ -118,7 +118,7 @@ class ImageList:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The prefix of each entry that hints show: its alias, with `_` for `/`, or else its
+        """The prefix that hints show for each entry: its alias, with `_` for `/`, or else its
         shortest prefix.
         """
         aliases_as_prefixes = [prefixes(entry)[0] for entry in self.entries if entry.alias]
@@ -133,7 +133,7 @@ class ImageList:
     def prefixes(self, entry: Entry) -> tuple[str, ...]:
         """Return the prefixes under which an entry's per-image keys are looked up.
 
-        The first one with a value wins.
+        The first prefix with a value wins.
         """
         return prefixes(entry, self.aliases)
 
@@ -235,10 +235,12 @@ def split_key(full_key: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return an entry's settings by image key. A key that no annotation sets gets `Setting()`.
+    """Return an entry's settings by image key. If no annotation sets a key, its setting is
+    `Setting()`.
 
-    `names` are the prefixes of the entry's own keys, such as `web`. Settings under them win over
-    Application-wide settings, and the first prefix wins over the others.
+    `names` are the prefixes of the entry's own keys, such as `web`. Settings under them take
+    precedence over Application-wide settings, and the first prefix takes precedence over the
+    others.
     """
     setting_by_key = {}
     for key, value_of_prefix in annotated.items():
@@ -286,7 +288,7 @@ def write_back_method(value: str) -> tuple[str, str]:
     if method not in allowed_methods or lacks_credentials:
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
-    if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
+    if credentials in ("", "repocreds"):  # use Argo CD's own secret for the URL
         return method or "git", ""
 
     kind, _, secret = credentials.partition(":")
@@ -299,15 +301,15 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """Return the base branch, and the template of the head branch (which a pull request proposes),
-    in a `git-branch`: `<base>:<head>`. Each is "" if the value does not contain it.
+    """Return the base branch and the template of the head branch (which a pull request proposes)
+    from a `git-branch` value, `<base>:<head>`. Each is "" if it is not part of the value.
 
     A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
     contain one. Raises `Faulty`.
     """
     parts = []
-    depth = 0  # of nested {{ }}
-    start = 0  # of the current part
+    depth = 0  # how deeply `{{ }}` is nested here
+    start = 0  # where the current part starts
     for position, char in enumerate(value):
         if value.startswith("{{", position):
             depth += 1
@@ -355,7 +357,7 @@ FORMER: Mapping[str, str] = {
     "image-tag": "use {}helm.image-tag",
     "chart-version": "set the range as targetRevision of the chart's source; Argo CD follows it",
 }
-SHOWN = 10  # aliases listed in a hint
+SHOWN = 10  # the number of aliases listed in a hint
 # characters; Kubernetes allows 63 after the prefix, but manifests in Git are not validated
 LONGEST = 253
 
@@ -377,15 +379,15 @@ class Doubt(Troubled):
 
     @property
     def governs(self) -> bool:
-        """Whether the key is a misspelled rule or place,
-        so that the entries it applies to must not be updated.
+        """Whether the key is a misspelled rule or place. If so, the entries it applies to must not
+        be updated.
         """
         return self.kind == "near" and self.meant != "image-list"
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
     """Return the keys (without the prefix) of the annotations that have no effect, each with a
-    `Doubt`, which says why, and which key to use instead.
+    `Doubt` that says why, and which key to use instead.
     """
     image_list = annotations.get("image-list", "")
     doubt_of_each_key = ((key, doubt(key, image_list)) for key in annotations)
@@ -405,7 +407,8 @@ def doubt(key: str, image_list: str) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    # The first one is the most likely one. There is always one, because "unknown" fits any key.
+    # The first one is the most likely. There is always at least one, because "unknown" fits any
+    # key.
     return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))
 
 
@@ -434,7 +437,7 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
     if similar_key:
         yield _near_miss(key, similar_key)
 
-    # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
+    # A misspelled alias (`Web.allow-tags`), or the wrong character after it (`web-allow-tags`).
     separators = "." if correctly_spelled else "._-"
     yield from _doubts_with_a_misspelled_alias(key, _splits(key, separators), image_list)
 
@@ -455,8 +458,8 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
 
 
 def _doubts_with_an_alias(key: str, alias: str, suffix: str) -> Iterator[Doubt]:
-    """Yield possible reasons why a key that consists of an entry's alias, a dot, and `suffix` has
-    no effect.
+    """Yield possible reasons why a key has no effect. The key consists of an entry's alias, a dot,
+    and `suffix`.
     """
     if suffix in APPLICATION_KEYS:
         yield _wrong_level(key, suffix)
@@ -472,8 +475,9 @@ def _doubts_with_a_misspelled_alias(
     splits: Iterable[tuple[str, str]],
     image_list: ImageList,
 ) -> Iterator[Doubt]:
-    """Yield possible reasons why a key has no effect, if its prefix equals an alias in the normal
-    spelling: `Web` for `web`. `splits` are its possible prefixes, each with the rest of the key.
+    """Yield possible reasons why a key has no effect if its prefix and an alias have the same
+    normal spelling, as `Web` and `web` do. `splits` are its possible prefixes, each with the rest
+    of the key.
     """
     alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
     for prefix, suffix in splits:
@@ -489,8 +493,8 @@ def _doubts_with_an_unknown_prefix(
     suffix: str,
     image_list: ImageList,
 ) -> Iterator[Doubt]:
-    """Yield possible reasons why a key that consists of a prefix that no entry has, a dot, and
-    `suffix` has no effect.
+    """Yield possible reasons why a key has no effect. The key consists of a prefix that no entry
+    has, a dot, and `suffix`.
     """
     if normal_spelling(suffix) in FORMER:
         yield _former_key(key, prefix, suffix)
@@ -510,7 +514,7 @@ def _doubt_of(
 
 
 def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
-    """Return every way to split a key into an alias and the rest, the longest alias first.
+    """Return every way to split a key into an alias and the rest, with the longest alias first.
 
     `separators` are the characters that may follow the alias. `a.b.c` becomes (`a.b`, `c`) and
     (`a`, `b.c`).
@@ -582,7 +586,8 @@ CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """The source of registry credentials: `pull-secret`, or `credentials` in registries.conf.
+    """A source of registry credentials, as set by `pull-secret`, or by `credentials` in
+    registries.conf.
 
     It does not contain the secret itself.
 

@@ -73,7 +73,7 @@ class Finding(Troubled):
     key: str = ""
     value: str = ""
     origin: str = ""  # "file:line" of the manifest; "" for an Application from a cluster or Argo CD
-    field: str = ""  # in the ImageUpdater at `origin`, if it set the annotation: "allowTags"
+    field: str = ""  # the ImageUpdater's field that set the annotation: "allowTags"
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
@@ -82,7 +82,7 @@ def noted(severity: Severity, message: str, hint: str) -> Trouble:
 
 
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
-    """Return all problems of one Application's annotations, each once, errors first."""
+    """Return all problems in one Application's annotations, without duplicates, errors first."""
     subscribed = subscribe(app, defaults)
     image_list = app.annotations.get("image-list", "")
     impossible_entries = dict(_impossible_entries(image_list))
@@ -104,7 +104,7 @@ def _remarks(
     defaults: Defaults,
     impossible_entries: Mapping[str, tuple[str, str]],
 ) -> Iterator[Remark]:
-    """Yield all problems of one Application, except the flaws that `subscribe` finds.
+    """Yield all problems in one Application's annotations, except the flaws that `subscribe` finds.
 
     `impossible_entries` are the `image-list` entries that cannot be images, each with a message and
     a hint.
@@ -149,7 +149,8 @@ def _ineffective_annotations(app: Application) -> Iterator[Remark]:
 
 def missing_method_findings(apps: Iterable[Application]) -> tuple[Finding, ...]:
     """Return one finding about all Applications with an `image-list` that do not set a
-    `write-back-method`, or () if there are none: its default is `argocd` in AIU, and `git` here.
+    `write-back-method`, or () if there are none. The default method is `argocd` in AIU, and `git`
+    here.
 
     Applications with a setting that AIU does not support are left out.
     """
@@ -186,9 +187,9 @@ def findings_of_all(
     """Return the problems of all Applications. A problem that one ApplicationSet or ImageUpdater
     (its maker) causes in several Applications is reported once.
 
-    A mistake in an ApplicationSet's template is in every generated Application, with different
-    values for its placeholders. Other mistakes come from a generator's parameter, so such findings
-    are merged only if their messages are the same.
+    A mistake in an ApplicationSet's template appears in every generated Application, with different
+    values for its placeholders. Other mistakes come from a generator's parameters, and their
+    findings are merged only if the messages are the same.
     """
     apps = tuple(apps)
     # by the ApplicationSet and its location
@@ -197,7 +198,7 @@ def findings_of_all(
     for occurrences in _similar_findings(apps, defaults):
         example = occurrences[0]
         total = applications_of_set[example.app.generated_by, example.app.origin]
-        # A finding in every generated Application is a mistake in the template.
+        # If a finding is in every generated Application, the mistake is in the template.
         is_in_template = len(occurrences) == total
         is_from_image_updater = example.finding.field != ""
         is_same_problem = is_from_image_updater or is_in_template
@@ -222,16 +223,16 @@ class _Occurrence:
 def _similar_findings(
     apps: Iterable[Application], defaults: Defaults
 ) -> Iterable[list[_Occurrence]]:
-    """Return the findings of all Applications in groups. Those in one group may be the same
+    """Return the findings of all Applications in groups. The findings in a group may be the same
     problem: they have the same maker and the same common part.
     """
-    similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by what they have in common
+    similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by their maker and common part
     position = 0
     for app in apps:
         times_seen = Counter[tuple[object, ...]]()
         for finding in findings(app, defaults):
             position += 1
-            key: tuple[object, ...] = (position,)  # a finding without a maker stands alone
+            key: tuple[object, ...] = (position,)  # a finding without a maker is in its own group
             if _maker(app, finding):
                 common_part = _common_part(app, finding)
                 # One Application may have several findings with the same common part. The first of
@@ -247,7 +248,7 @@ def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
     ImageUpdater.
     """
     message = finding.message
-    if not finding.field:  # from a template, whose placeholders have different values
+    if not finding.field:  # from a template whose placeholders have different values
         message = _without_name(app, finding, _QUOTED.sub("", message))
     return _maker(app, finding), finding.origin, finding.key, finding.severity, message
 
@@ -261,8 +262,8 @@ def _by_message(occurrences: Iterable[_Occurrence]) -> list[list[_Occurrence]]:
     for occurrence in occurrences:
         message = occurrence.finding.message
         without_name = _without_name(occurrence.app, occurrence.finding, message)
-        # Messages may be the same as a whole, or only without the names. The NUL keeps a message
-        # without names apart from other whole messages.
+        # Two messages may be identical, or identical only without the names. Because of the NUL, a
+        # message without names never equals a whole message.
         texts = (message, f"{without_name}\0")
         known_groups = [group_of_text[text] for text in texts if text in group_of_text]
         if known_groups:
@@ -293,7 +294,9 @@ def _maker(app: Application, finding: Finding) -> str:
 
 
 def _of_several(app: Application, finding: Finding, others: int) -> Finding:
-    """Return one finding for an Application and a number of `others` that have the same one."""
+    """Return one finding for an Application and for a number of `others` that have the same
+    finding.
+    """
     more = counted(others, "more Application")
     message = f"{_maker(app, finding)}: {finding.message} ({app.key} and {more})"
     return replace(
@@ -331,7 +334,7 @@ def finding_of_flaw(app: Tracker, flaw: Flaw) -> Finding:
 
 def _place(app: Tracker, key: str) -> tuple[str, str]:
     """Return the location of the manifest that sets an annotation, such as `apps/web.yaml:3`, and
-    the name of the field that sets it if the manifest is an ImageUpdater, or else "".
+    the field that sets it in an ImageUpdater ("" in any other manifest).
     """
     if not isinstance(app, Application) or key not in app.from_resource:
         return app.origin, ""
@@ -376,7 +379,7 @@ def _has_open_bracket(text: str) -> bool:
 
 
 def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
-    """Yield the problem of an annotation's key, if there is one: it has no effect here, AIU does
+    """Yield the problem with an annotation's key, if there is one: it has no effect here, AIU does
     not read it, or Kubernetes rejects it.
     """
     prefix, image_key = split_key(key)
@@ -427,8 +430,8 @@ def _is_read(app: Application, key: str) -> bool:
 
 
 def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
-    """Yield the problems of an annotation's value: it is a template, or a `pull-secret` that does
-    not work. A run would notice them only when it queries the registry.
+    """Yield the problems with an annotation's value: it is a template, or a `pull-secret` that does
+    not work. A run would notice these only when it queries the registry.
     """
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = (
@@ -442,7 +445,7 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
 
 
 def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
-    """Yield the problem of a `pull-secret`, if there is one: it is invalid, or this step needs an
+    """Yield the problem with a `pull-secret`, if there is one: it is invalid, or this step needs an
     option or a different field.
     """
     try:
@@ -541,11 +544,10 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
 
 
 def _unusable_alias(alias: str) -> Remark:
-    """Return the remark about an alias that an annotation name cannot begin with, such as
-    `acme/web`.
+    """Return the remark about an alias that cannot begin an annotation name, such as `acme/web`.
 
-    For `acme/web`, AIU 0.x reads the keys of `acme_web`, and later versions those of `acme/web`. So
-    a new alias is suggested.
+    For `acme/web`, AIU 0.x reads the keys of `acme_web`, and later versions those of `acme/web`.
+    The remark suggests a new alias.
     """
     without_slashes = alias.replace("/", "-")
     if ALIAS.fullmatch(without_slashes):
@@ -593,7 +595,7 @@ def _helm_keys(entry: Entry, own_settings: Mapping[str, Setting]) -> Iterator[Re
 
 
 def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
-    """Yield the problem of a Helm annotation whose value does not look like the name of a Helm
+    """Yield the problem with a Helm annotation whose value does not look like the name of a Helm
     parameter, such as `image.tag`.
 
     `sample` is an example of a valid value.
@@ -634,7 +636,7 @@ def _several_kinds(
         for key, setting in own_settings.items():
             if setting and key.startswith(f"{kind}."):
                 key_of_kind[kind] = setting.key
-    if len(key_of_kind) < 2:  # not several types
+    if len(key_of_kind) < 2:  # only one type, or none
         return
     target = app.annotations.get("write-back-target", "")
     if "kustomization" in target and "helmvalues" in target:  # both types are written
@@ -647,7 +649,7 @@ def _several_kinds(
     hint = "keep only the keys for the Application's type (spec.source)"
     removable_keys = dict(key_of_kind)
     kinds_in_use = {source.kind.lower() for source in app.sources} & key_of_kind.keys()
-    if len(kinds_in_use) == 1:  # otherwise, it is not clear which keys are used
+    if len(kinds_in_use) == 1:  # otherwise, it is unclear which keys are used
         (kind_in_use,) = kinds_in_use
         hint = f"keep the {kind_in_use}.… keys"
         del removable_keys[kind_in_use]
@@ -659,7 +661,7 @@ def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Ite
     """Yield mistakes in readings: an entry's settings, combined with the defaults.
 
     These are a `tag-order` that does not fit the current tag, and a Helm parameter that is set as
-    both the name and the tag.
+    both the name and the tag of an image.
     """
     for reading in readings:
         yield from _tag_order_mistakes(app, reading)
@@ -708,8 +710,8 @@ def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Rem
 
 
 def _current_tags(app: Application, reading: EntryReading) -> Iterable[str]:
-    """Return the tags of an entry's image that are running or in the Application's own source, each
-    once.
+    """Return the tags of an entry's image that are running or in the Application's own source,
+    without duplicates.
     """
     tags = []
     references = list(app.live)
@@ -729,8 +731,8 @@ def _current_tags(app: Application, reading: EntryReading) -> Iterable[str]:
 
 
 def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield an error for two images that are written to the same Helm value: each image's events
-    would undo the other's changes.
+    """Yield an error for two images that are written to the same Helm value, because each image's
+    events would undo the other's changes.
     """
     entry_of_place: dict[tuple[str, str], str] = {}  # by file and key
     for sub in subscriptions:
@@ -807,7 +809,7 @@ def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Findin
     problems: dict[tuple[str, ...], Finding] = {}
     for sub in subscriptions:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
-        if not key or sub.target == "override":  # an override file belongs to one Application
+        if not key or sub.target == "override":  # an override file belongs to a single Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
         other_sub = first_with_place.setdefault(place, sub)
@@ -821,7 +823,7 @@ def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Findin
 
 
 def _conflict(sub: Subscription, other_sub: Subscription, location: str) -> Remark | None:
-    """Return the problem with a place in Git (`location`) that the Applications of both
+    """Return the problem with a place in Git (`location`) to which the Applications of both
     Subscriptions write, or None if they write the same image by the same rules.
     """
     neighbour = other_sub.application.key
@@ -855,7 +857,7 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
 
 
 def _target_mistakes(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield the mistakes in write-back targets: a target lacks a key for the tag, is a values file
+    """Yield the mistakes in write-back targets: a target has no key for the tag, is a values file
     that the source does not use, or does not suit the source's type.
     """
     for sub in subscriptions:
@@ -907,7 +909,7 @@ def _path_from_root(sub: Subscription) -> str:
     """Return the path of a `helmvalues` target as typed, if it was probably meant to start at the
     repository's root, as people expect (AIU issue 1518), or else "".
 
-    That is the case if the source uses a values file with this path from the root, but none with
+    It probably was if the source uses a values file with this path from the root, but none with
     this path from the source's folder.
     """
     if not sub.source.path or sub.repo != sub.source.repo:

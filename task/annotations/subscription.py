@@ -45,7 +45,7 @@ from task.policy.version_range import parse_range
 
 T = TypeVar("T")
 PLATFORM_HINT = "use <os>/<architecture>[/<variant>], such as linux/arm64"
-MOST_GLOBS = 10  # broken globs reported individually per annotation
+MOST_GLOBS = 10  # the number of broken globs that are reported individually, per annotation
 BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 
@@ -98,7 +98,7 @@ def subscribe(
         subscriptions = _subscriptions_for(
             app, annotated, readings, targets, pull_request=pull_request
         )
-    # A report shows the strategy next to the flaw. An entry that cannot be parsed has none.
+    # A report shows the strategy next to the flaw. An entry that cannot be parsed has no strategy.
     strategies = {reading.entry.text: reading.strategy for reading in annotated.readings}
     return Subscribed(
         app,
@@ -112,11 +112,11 @@ def attempted(
     defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
     """Return the settings of an Application's entries, and the Subscriptions that the entries would
-    have if their settings had no mistakes.
+    have if there were no mistakes in their settings.
 
     Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
-    are skipped, because the setting that it was meant to be is missing. There is no Subscription
-    for a write-back target that cannot be parsed.
+    are skipped, because the intended setting is missing. There is no Subscription for a write-back
+    target that cannot be parsed.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
     targets, _ = write_backs(app, defaults.argocd_namespace)
@@ -136,7 +136,7 @@ def _subscriptions_for(
 ) -> tuple[Subscription, ...]:
     """Return one Subscription for each write-back target of each of these entries.
 
-    `readings` are the entries with their settings. `annotated` has what all entries share.
+    `readings` are the entries with their settings. `annotated` contains what all entries share.
     """
     subscriptions: list[Subscription] = []
     for reading in readings:
@@ -179,8 +179,8 @@ def _flaws_of_entries(
     """Return an error in an Application's annotations (`Faulty`), or in the source or target that
     they choose (`TaskError`), as a flaw of each entry.
 
-    Without any entry, returns a single flaw for an error in the annotations. A `TaskError` is no
-    flaw then, because nothing would be written.
+    If there are no entries, returns a single flaw for an error in the annotations. A `TaskError` is
+    then not a flaw, because nothing would be written.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)
@@ -189,7 +189,7 @@ def _flaws_of_entries(
     else:
         trouble = Trouble(error.rule, error.message, error.hint)
         value = app.annotations.get(TARGET, "")
-        key = TARGET if value else ""  # without the annotation, no annotation is wrong
+        key = TARGET if value else ""  # if it is not set, the flaw is not in any annotation
     if not readings and isinstance(error, Faulty):
         return [Flaw(text="", entry=None, key=key, value=value, trouble=trouble)]
     return [
@@ -217,7 +217,7 @@ class _Annotated:
     """All settings in an Application's annotations, except where to write."""
 
     readings: tuple[EntryReading, ...]  # all entries that can be parsed
-    # the entries without a misspelled key, even if something else is wrong with them
+    # the entries without a misspelled key; they may have other mistakes
     well_spelled: tuple[EntryReading, ...]
     managed: tuple[str, ...]  # the names in an override file that any entry manages
     claims: tuple[Claim, ...]  # the names of each entry's image in a target
@@ -239,11 +239,11 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
     for entry in image_list.entries:
         settings = keys.settings(index, image_list.prefixes(entry))
         reading = EntryReader(entry, settings, defaults).read()
-        if entry.text in image_list.cut_parts:  # a part of its version range is missing
+        if entry.text in image_list.cut_parts:  # part of its version range is missing
             reading = replace(reading, broken=True)
         readings.append(reading)
 
-    # Without the setting that a misspelled key was meant to be, an entry could accept any tag.
+    # If a setting is missing because its key is misspelled, an entry could accept any tag.
     misspelled_flaws = _misspelled_flaws(value_by_key, index)
     misspelled_texts = {flaw.text for flaw in misspelled_flaws}
     well_spelled = [reading for reading in readings if reading.entry.text not in misspelled_texts]
@@ -256,7 +256,7 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
         readings=tuple(readings),
         well_spelled=tuple(well_spelled),
         managed=tuple(dict.fromkeys(managed_names)),
-        # claims matter only if several entries could own a place
+        # claims matter only if a place could belong to several entries
         claims=tuple(map(_claim_of, readings)) if len(readings) > 1 else (),
         flaws=tuple(flaws),
     )
@@ -299,9 +299,9 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
     flaws = []
     for key, doubt in doubts(annotations):
         value = annotations[key]
-        if not doubt.governs or not value:  # an empty value would not set anything
+        if not doubt.governs or not value:  # an empty value would have no effect
             continue
-        # by prefix, the values of the key that was meant
+        # the values of the intended key, by prefix
         values_of_correct_key = index.get(doubt.meant, {})
         for entry in image_list.entries:
             own_prefixes = image_list.prefixes(entry)
@@ -341,7 +341,7 @@ class EntryReader:
         strategy, strategy_range = self._try(self._strategy, default)
         # Only the strategy has been read so far, so any error is about it.
         known_strategy = None if self._has_errors() else strategy
-        # These calls also add the flaws that they find to `self.flaws`.
+        # These calls also add any flaws that they find to `self.flaws`.
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, strategy_range), ()),
@@ -411,7 +411,7 @@ class EntryReader:
 
     def _check_helm_keys(self, names: Keys) -> None:
         """Add a flaw for each Helm key with a space inside an index, as in `images[ 0 ].tag`, and
-        for a `helm.image-digest` that is the key of another setting too.
+        for a `helm.image-digest` with the same key as another setting.
         """
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
@@ -471,7 +471,7 @@ class EntryReader:
             return self.defaults.strategy, ""
         strategy_by_name: dict[str, Strategy] = {strategy: strategy for strategy in STRATEGIES}
 
-        # Guides show `semver:1.6.x`, of which AIU ignores the range.
+        # Guides show `semver:1.6.x`, but AIU ignores the range.
         before_colon, _, constraint = setting.value.partition(":")
         strategy = strategy_by_name.get(before_colon.strip().lower())
         if strategy and STRATEGIES[strategy].constraint == "range":
@@ -489,16 +489,16 @@ class EntryReader:
         return strategy, ""
 
     def _pin_digest(self) -> bool:
-        """Return whether the digest is written too. Raises `Faulty`."""
+        """Return whether the digest is also written. Raises `Faulty`."""
         setting = self.settings["pin-digest"]
         return keys.boolean(setting) if setting else self.defaults.pin_digest
 
     def _constraints(self, strategy: Strategy, strategy_range: str) -> tuple[str, ...]:
         """Return the distinct constraints in `image-list` and in `semver:<constraint>`.
 
-        The second one is `strategy_range`, or "". Raises `Faulty` if they do not fit the strategy:
-        it may need a tag to follow, or a version range. A constraint that the strategy ignores adds
-        a warning.
+        The latter is `strategy_range`, which may be "". Raises `Faulty` if the constraints do not
+        fit the strategy, which may need a tag to follow or a version range. A constraint that the
+        strategy ignores adds a warning.
         """
         entry_constraint = self.entry.constraint
         # "range", "tag", or "" if the strategy ignores constraints
@@ -507,7 +507,7 @@ class EntryReader:
             fix = f"use {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             message = f"the {strategy} strategy needs a tag to follow"
             raise Faulty("image-list", self.entry.text, message, fix)
-        if meaning == "range":  # check that both are ranges: `_read_setting` raises if not
+        if meaning == "range":  # check that both are ranges: `_read_setting` raises an error if not
             if entry_constraint:
                 setting = Setting("image-list", entry_constraint)
                 _read_setting(setting, parse_range, lambda: advice.on_constraint(self.entry))
@@ -530,7 +530,7 @@ class EntryReader:
         """Return the names in the `platforms` annotation, such as `linux/arm64`, or () if it is not
         set.
 
-        Add a flaw for each name that no image can match. These names are returned too.
+        Add a flaw for each name that no image can match. These names are returned, too.
         """
         setting = self.settings["platforms"]
         if not setting:
@@ -615,7 +615,7 @@ class EntryReader:
 def _check_glob(glob: str) -> None:
     """Raise `Malformed` for a glob that is broken or never matches.
 
-    AIU accepts a glob that never matches, and so accepts tags that were meant to be ignored.
+    AIU accepts a glob that never matches, and with it the tags that were meant to be ignored.
     """
     tag_filter.check_glob(glob)
     impossible = advice.impossible_character(glob)
@@ -629,8 +629,8 @@ def _check_glob(glob: str) -> None:
 def _read_setting(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
     """Return the result of `read`, which parses the setting's value.
 
-    If it raises `Malformed`, raises `Faulty` with the setting's key instead. The hint is what
-    `advise` returns, or the original hint if that is "", as it is by default (`str()`).
+    If it raises `Malformed`, raises `Faulty` with the setting's key instead. The hint is the result
+    of `advise`. If that is "", as with the default (`str`), the original hint is kept.
     """
     try:
         return read(setting.value)

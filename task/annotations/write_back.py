@@ -32,7 +32,7 @@ TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # AIU treats these words as file names, and writes files that are never read (AIU issues 867 and
-# 934). This table has the intended targets.
+# 934). This table lists the intended targets.
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -66,7 +66,7 @@ class Where:
 
     @property
     def of_plugin(self) -> bool:
-        """Whether the target is plugin variables, for which Helm's keys have no meaning."""
+        """Whether the target is a plugin's variables, for which Helm's keys have no meaning."""
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
@@ -82,7 +82,7 @@ def write_backs(
     errors: dict[str, Faulty | TaskError] = {}  # by message, so that each is reported once
 
     def result_or(read: Callable[[], T], otherwise: T) -> T:
-        """Return the result of `read`. If it raises, add its error to `errors`, and return
+        """Return the result of `read`. If it raises an error, add that to `errors`, and return
         `otherwise`.
         """
         try:
@@ -101,15 +101,14 @@ def write_backs(
     # AIU supports only one target. Several targets, separated by commas, are our addition.
     annotation = app.annotations.get(TARGET, "")
     target_texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
-    distinct_places: dict[Where, None] = {}  # a duplicate target is written only once
+    distinct_places: dict[Where, None] = {}  # duplicate targets are written only once
     for text in target_texts:
         where = result_or(partial(_where_to_write, app, text, argocd_namespace), otherwise=None)
         if where:
             distinct_places[where] = None
 
-    # Complete each target with its branch, and with what it shares with the other targets.
-    # `homes` has the folder of the first target, by repository and branch. All targets there share
-    # it.
+    # Add to each target its branch, and what it shares with the other targets. `homes` contains the
+    # folder of the first target for each repository and branch. All targets there share it.
     homes: dict[tuple[str, str], str] = {}
     targets = []
     for where in distinct_places:
@@ -164,8 +163,8 @@ def _where_to_write(app: Application, text: str, argocd_namespace: str) -> Where
 def _resolve_target(app: Application, kind: str, path: str, argocd_namespace: str) -> Where:
     """Return the repository, the branch, and the path of a target's file or folder.
 
-    `kind` and `path` are the two parts of the target: `helmvalues` and `values-prod.yaml`. Kinds
-    without a word of their own are `file` and `override`, the default. Raises `Faulty`,
+    `kind` and `path` are the two parts of the target: `helmvalues` and `values-prod.yaml`. Two
+    kinds do not have a keyword: `file`, and `override`, which is the default. Raises `Faulty`,
     `SourceError`, or `TargetError`.
     """
     source = choose_source(app, FORCED.get(kind, ""))
@@ -243,7 +242,7 @@ def _parse_target(text: str) -> tuple[str, str]:
     if word in TARGETS:
         return word, path
 
-    # From here on, the text is the path of a file, or a mistake.
+    # From here on, the text is either a file's path or a mistake.
     _refuse_similar_word(text, word, path)
     lowercase_names = [file_name.lower() for file_name in KUSTOMIZATIONS]
     if posixpath.basename(text).lower() in lowercase_names:
@@ -301,11 +300,11 @@ class Neighbours:
                     self._keys_by_folder.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the Subscription, with the other Application that its values file belongs to as
-        `neighbour`, if there is one.
+        """Return the Subscription. If its values file belongs to another Application, that
+        Application is its `neighbour`.
 
-        This is the Application whose source is the file's folder, or else the nearest parent
-        folder. There is none if that source is the Subscription's own.
+        A file belongs to the Application whose source is the file's folder, or else the nearest
+        parent folder. If that source is the Subscription's own, there is no neighbour.
         """
         if sub.target != "helmvalues":
             return sub
@@ -316,7 +315,7 @@ class Neighbours:
             others = [key for key in keys if key != sub.application.key]
             if others:
                 return replace(sub, neighbour=others[0])
-            if keys:  # its own folder: a parent folder's Application does not read the file
+            if keys:  # its own folder, so no parent folder's Application reads the file
                 return sub
             folder = posixpath.dirname(folder)
         return sub
@@ -364,7 +363,7 @@ def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source
 
 
 def _named_source(app: Application, name: str) -> Source:
-    """Return the source with this name, ref, or index, in this order. Raises `Faulty` if there is
+    """Return the source with this name, ref, or index, in that order. Raises `Faulty` if there is
     none.
 
     `name` is the value of `write-back-source`.
@@ -406,7 +405,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
-    """Return the override file's name according to Argo CD's rule, and the alternative name.
+    """Return the override file's name according to Argo CD's rule, and its alternative name.
 
     Argo CD adds the namespace as a prefix if the Application is outside the control plane's
     namespace (argo-cd util/argo, AppInstanceName). AIU compares with its own namespace, so an AIU
@@ -420,8 +419,8 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """Return the path from the repository's root for `path`, which is relative to `folder`, or to
-    the root if it begins with "/": `apps/values.yaml` for `apps/web` and `../values.yaml`.
+    """Return `path` as a path from the repository's root. It is relative to `folder`, or to the
+    root if it begins with "/": `../values.yaml` in `apps/web` becomes `apps/values.yaml`.
 
     Raises `TargetError`, or `SourceError` if `what` is "source", for a path outside the repository
     or with unusual characters. AIU does not restrict `..`.
@@ -488,7 +487,7 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
         refuse_unwritable(path)
         _refuse_guarded(sub, path)
     for rule in sub.writes:
-        # A rule may be about a single file (`only`).
+        # A rule may apply to a single file (`only`).
         paths_under_rule = [path for path in paths if rule.only in ("", path)]
         if paths_under_rule:
             _refuse_by_rule(sub, rule, paths_under_rule, branch)
@@ -565,8 +564,8 @@ def refuse_unwritable(path: str) -> None:
 
 
 def _guarded_names(path: str) -> Mapping[str, str]:
-    """Return the parts of a path that are names of files or folders that annotations cannot write,
-    such as `.github`, each with a description.
+    """Return the parts of a path that annotations are not allowed to write, such as `.github`, each
+    with a description.
     """
     guarded = {}
     for part in path.split("/"):

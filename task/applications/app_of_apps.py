@@ -53,16 +53,16 @@ _IF_ANY = (
     " nothing is"
     " missing"
 )
-_LONGEST = 200  # characters of a path in a message
+_LONGEST = 200  # characters of a path shown in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
     "plugin": "plugin output",
 }
 _TOO_MANY = "start with fewer Applications, or read them with --applications cluster"
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_PATTERNS = 100  # patterns that a pattern with braces may expand to
-_LONGEST_PATTERN = 500  # characters of a pattern
-# Keys in a source's `kustomize` section that do not change its output.
+_MOST_PATTERNS = 100  # the most patterns that one with braces may expand to
+_LONGEST_PATTERN = 500  # characters in a pattern
+# Keys of a source's `kustomize` section that do not change the output.
 _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
 
@@ -86,7 +86,8 @@ class Deployed:
     def holds(self, path: str) -> bool:
         """Return whether a file in or below the folder is one of its manifests.
 
-        `recurse`, `include`, and `exclude` decide. `path` is relative to the repository's root.
+        This depends on `recurse`, `include`, and `exclude`. `path` is relative to the repository's
+        root.
         """
         relative_path = posixpath.relpath(path, self.path or ".")
         is_in_subfolder = "/" in relative_path
@@ -107,8 +108,8 @@ class NoFolder:
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
-    """Yield what each source of an Application deploys: a folder, or the reason that it is not a
-    folder, such as a chart from a Helm repository.
+    """Yield what each source of an Application deploys: a folder, or the reason why it is not a
+    folder, as with a chart from a Helm repository.
     """
     spec = mapping(item.get("spec"))
     hydrator = spec.get("sourceHydrator")
@@ -136,11 +137,11 @@ def _deployed_by(
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield the folder that a source deploys, or the reason that it is not a folder. Yield nothing
-    if the source only provides values for another source.
+    """Yield the folder that a source deploys, or the reason why it is not a folder. If the source
+    only provides values for another source, yield nothing.
 
-    `app` is the Application in messages. `name` and `namespace` are the defaults of its Helm
-    release.
+    `app` is the Application's name for messages. `name` and `namespace` are the defaults of its
+    Helm release.
     """
     repo = _scalar(source.get("repoURL"))
     why_no_folder = _why_no_folder(source, repo)
@@ -188,7 +189,7 @@ def _why_no_folder(
     source: Mapping[str, Any],
     repo: str,
 ) -> Literal["chart", "plugin", "no repoURL", ""]:
-    """Return the reason that a source has no folder in Git, or "" if it may have one."""
+    """Return the reason why a source has no folder in Git, or "" if it may have one."""
     if source.get("chart"):
         return "chart"
     if source.get("plugin") is not None:
@@ -216,7 +217,7 @@ def _chart_release(
         unsupported_key = f"helm.valueFiles {files_elsewhere[0][:200]!r}"
 
     values = _scalar(helm.get("values"))
-    values_object = helm.get("valuesObject")  # takes precedence
+    values_object = helm.get("valuesObject")  # takes precedence over `values`
     if isinstance(values_object, dict) and values_object:
         values = json.dumps(values_object)
     # a file that begins with "/" is relative to the repository's root, and any other to the chart
@@ -258,8 +259,8 @@ def _fits_argo_glob(path: str, pattern: str) -> bool:
     """Return whether a path matches one of Argo CD's globs: `*` matches any characters, even
     slashes, and {a,b} matches a or b.
 
-    A glob with {a,b} is replaced by one glob for each choice. Globs beyond `_MOST_PATTERNS` and
-    characters beyond `_LONGEST_PATTERN` are ignored.
+    A glob with {a,b} becomes one glob for each choice. Globs beyond `_MOST_PATTERNS` and characters
+    beyond `_LONGEST_PATTERN` are ignored.
     """
     with_braces = [pattern[:_LONGEST_PATTERN]]  # the globs that may still have braces
     without_braces = list[str]()
@@ -286,7 +287,7 @@ def _scalar(value: Any) -> str:
 
 
 class FollowedApplications:
-    """Reads the folders that Applications deploy, to a given depth, each folder once."""
+    """Reads the folders that Applications deploy, down to a given depth. Each folder is read once."""
 
     def __init__(
         self,
@@ -307,8 +308,8 @@ class FollowedApplications:
         self._rendered_sets = rendered_sets
         self._most = most
         self._waiting: list[Deployed] = []  # the folders of the next level
-        self._no_folders: dict[NoFolder, None] = {}  # the sources of this level without a folder
-        self._read_folders: set[tuple[Deployed, str]] = set()  # with their release's namespace
+        self._no_folders: dict[NoFolder, None] = {}  # this level's sources that have no folder
+        self._read_folders: set[tuple[Deployed, str]] = set()  # with the namespace of their release
         self._unreadable: set[str] = set()  # repositories
         self._full = False  # whether the manifests refer to more repositories than are read
 
@@ -327,7 +328,7 @@ class FollowedApplications:
 
         Anything that cannot be read is yielded as a problem.
         """
-        count = 0  # of Applications
+        count = 0  # the number of Applications
         # Sources without a folder. Those of the lowest level are not reported, because nothing
         # below that level would be followed anyway.
         not_followed: dict[NoFolder, None] = {}
@@ -387,9 +388,9 @@ class FollowedApplications:
                         yield found
 
     def _opening_problems(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield the problem with opening these folders' repository.
+        """Yield a problem if these folders' repository cannot be opened.
 
-        That there are too many repositories is reported only once.
+        If there are too many repositories, this is reported only once.
         """
         if isinstance(error, TooManyRepositoriesError):
             was_reported = self._full
@@ -413,7 +414,7 @@ class FollowedApplications:
         the same branch.
 
         Returns that branch, and each folder that was not read before, with the tool that generates
-        its manifests (None: its files are the manifests).
+        its manifests (None if its files are the manifests).
         """
         names = [Place(folder.path, "names") for folder in folders]
         branch = _Branch(repository, repository.snapshot(folders[0].revision, names))
@@ -422,7 +423,7 @@ class FollowedApplications:
             if not branch.inside(folder.path):
                 continue
             kind = branch.kind(folder)
-            if self._is_new(folder, kind):  # this also marks it as read
+            if self._is_new(folder, kind):  # this also marks the folder as read
                 new_folders.append((folder, kind))
 
         paths: list[str] = []
@@ -437,7 +438,7 @@ class FollowedApplications:
     def _manifests_of(
         self, folder: Deployed, kind: Kind | None, branch: _Branch
     ) -> Iterator[Found]:
-        """Yield a folder's manifests, rendered if needed, or the reason that it is not followed.
+        """Yield a folder's manifests, rendered if needed, or the reason why it is not followed.
 
         `kind` is the tool that generates them. None means that the files are the manifests.
         """
@@ -477,14 +478,14 @@ class FollowedApplications:
         repo = repository_key(folder.repo)
         # the same folder may be deployed by several Applications
         without_app = replace(folder, repo=repo, release=release, app="")
-        # the namespace counts for all kinds, because manifests without one get it
+        # the namespace matters for all kinds, because manifests without one get it
         key = (without_app, folder.release.namespace)
         is_new = key not in self._read_folders
         self._read_folders.add(key)
         return is_new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
-        """Return one problem for all Applications that deploy these folders of a branch.
+        """Return a single problem for all Applications that deploy these folders of a branch.
 
         The problem is an error if a retry may help, and otherwise a warning. `hint` overrides the
         error's own hint. Unless the error is about the source, such as a missing branch, the whole
@@ -521,13 +522,13 @@ class _Branch:
         """Return the paths of all files in or below a folder."""
         if not path:
             return self._names
-        # In the sorted list, they are next to each other.
+        # They are next to each other in the sorted list.
         start = bisect_left(self._names, f"{path}/")
         end = bisect_left(self._names, f"{path}0")  # "0" is the character after "/"
         return self._names[start:end]
 
     def why_missing(self, path: str) -> str:
-        """Return the reason that no files were found in a folder."""
+        """Return the reason why no files were found in a folder."""
         quoted_path = repr(path[:_LONGEST])
         # for `apps/web/chart`: `apps`, `apps/web`, `apps/web/chart`
         parents_and_path = accumulate(path.split("/"), posixpath.join)
@@ -577,11 +578,11 @@ class _Branch:
             paths = references - self._files.keys() - paths_read
 
     def _references_of(self, folder: str) -> list[str]:
-        """Return the paths that a folder's kustomization refers to, without those outside the
+        """Return the paths that a folder's kustomization refers to, except those outside the
         repository.
 
         Returns [] if there is no kustomization, for example because `folder` is a file. A broken
-        kustomization, which is reported later, counts as none.
+        kustomization is reported later, and treated as missing here.
         """
         path = kustomization_in(self._files, folder)
         if not path:
@@ -619,7 +620,7 @@ class _Branch:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:
-            # the method `manifests`, which is called next, gets their texts from there
+            # `manifests`, which is called next, gets the files' texts from there
             self._files.update((path, File(texts[path])) for path in manifests)
         return manifests
 
@@ -669,7 +670,7 @@ def _no_folder_warnings(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
 
 
 def _not_followed_warning(app: str, why: str, hint: str = _PATH) -> Found:
-    """Return the warning that a source of the Application `app` is not followed, and why."""
+    """Return a warning that says why a source of the Application `app` is not followed."""
     message = f"Applications from {app} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 

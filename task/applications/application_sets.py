@@ -116,7 +116,7 @@ class RenderedSets:
         """Return a problem with an ApplicationSet: an error or a warning.
 
         With an event, it is an error if the ApplicationSet may concern the event's images. Without
-        one, it is an error if the run is strict. `code` is the exit code of the error.
+        an event, it is an error if the run is strict. `code` is the exit code of the error.
         """
         if self._images:
             is_error = may_name(found.item, self._images, self._prefix)
@@ -139,7 +139,7 @@ class RenderedSets:
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     """Return the clusters in the `--clusters` file, a YAML list of mappings.
 
-    Raises `UsageError` if the file is unreadable, or for an invalid entry.
+    Raises `UsageError` if the file is unreadable or an entry is invalid.
     """
     try:
         entries = load(read_text(path))

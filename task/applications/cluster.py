@@ -1,9 +1,9 @@
 """Reads Applications from a cluster, for `--applications cluster`, and from Argo CD's API,
 for `argocd`.
 
-Only Applications that may use the images are read in full. First, only their metadata is listed,
-which is an eighth of the size of a full list, or a fiftieth with gzip (2,000 Applications,
-Kubernetes 1.36). The annotations in the metadata show which objects must be read in full.
+Only Applications that may use the images are read in full. First, only the metadata is listed. That
+list is an eighth the size of a full one, or a fiftieth with gzip (measured with 2,000 Applications
+and Kubernetes 1.36). The annotations in the metadata show which objects must be read in full.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from task.policy.tag_filter import LONGEST, glob_match
 from task.threads import in_threads
 
 ORIGIN = "cluster"
-AT_ONCE = 8  # requests for single objects
+AT_ONCE = 8  # concurrent requests for single objects
 # Getting a single object costs about as much as four objects in a full list (measured: 2 ms,
-# compared with 0.3 to 0.5 ms in a list, or up to 1 ms with a real API server). So the list is
-# cheaper above this share, unless only a handful of objects is needed.
+# compared with 0.3 to 0.5 ms in a list, or up to 1 ms with a real API server). So above this share,
+# the list is cheaper, unless only a handful of objects are needed.
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
@@ -41,7 +41,7 @@ class ClusterManifests:
     """The cluster's Applications that have annotations with the prefix, or that an ImageUpdater
     references.
 
-    `wanted` decides whether an object may concern this run; only those objects are read in full.
+    `wanted` decides whether an object may concern this run. Only those objects are read in full.
     `wanted` gets an Application's metadata (`item["metadata"]["annotations"]`) or a whole
     ImageUpdater resource (`item["kind"]`).
     """
@@ -75,7 +75,7 @@ class ClusterManifests:
         for item in updaters:
             manifest = _with_kind(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
             yield Found(manifest, ORIGIN)
-        # An Application may have all of its settings in an ImageUpdater, which selects it by name.
+        # An Application may get all of its settings from an ImageUpdater, which selects it by name.
         name_patterns: list[_NamePattern] = []
         for item in updaters:
             if self._wanted({"kind": "ImageUpdater", **item}):
@@ -90,9 +90,9 @@ class ClusterManifests:
     def _scopes(self) -> list[str]:
         """Return the namespaces to list, or only "" (all namespaces).
 
-        They are those set on the command line, or else those of the names set there, such as
-        `argocd/web`. A name without a namespace may be in any namespace. All namespaces are listed
-        if nothing is set, or if one of the namespaces contains a wildcard.
+        These are the namespaces set on the command line, or else those in the names set there, such
+        as `argocd/web`. A name without a namespace may be in any namespace. All namespaces are
+        listed if nothing is set, or if a namespace contains a wildcard.
         """
         patterns = list(self._narrow.namespaces)
         if not patterns:
@@ -146,8 +146,8 @@ class ClusterManifests:
         """Return the Applications that may concern this run, reduced to their namespaces and names,
         because annotations and managedFields are large.
 
-        An Application that the server has returned in full is not reduced. All listed Applications
-        count in `listed`.
+        An Application that the server has returned in full is not reduced. `listed` counts all
+        listed Applications.
         """
         items_to_read: list[Item] = []
         listed_before = self.listed
@@ -171,10 +171,10 @@ class ClusterManifests:
     def _must_be_read(self, item: Item, name_patterns: Sequence[_NamePattern]) -> bool:
         """Return whether an Application must be read in full, judging by its metadata.
 
-        It must match the command-line options. And either an ImageUpdater selects its name, or it
-        has our annotations and they may concern the run (`wanted`).
+        It must match the command-line options. In addition, an ImageUpdater must select its name,
+        or it must have annotations of ours that may concern the run (`wanted`).
 
-        An Application with our annotations that need not be read in full is added to
+        If an Application with our annotations need not be read in full, it is added to
         `passed_over`, unless an ImageUpdater selects it.
         """
         namespace, name = _namespace_and_name(item)
@@ -199,12 +199,12 @@ class ClusterManifests:
         return False
 
     def _read_in_full(self, scope: str, items_to_read: Sequence[Item]) -> Iterator[Item]:
-        """Yield these Applications in full, read in the cheaper of two ways: with a list of all
-        objects in the scope, or with one request for each of them.
+        """Yield these Applications in full. They are read in the cheaper of two ways: by listing
+        all objects in the scope, or with one request for each Application.
 
         Objects that have been deleted in the meantime are skipped.
         """
-        # A server that cannot list only metadata returns whole objects (`Accept` falls back).
+        # A server that cannot list metadata alone returns whole objects (the fallback in `Accept`).
         yield from (item for item in items_to_read if "spec" in item)
         reduced_items = [item for item in items_to_read if "spec" not in item]
 
@@ -237,7 +237,7 @@ class ClusterManifests:
 class ArgoCDManifests:
     """The Applications that Argo CD's API lists.
 
-    `wanted` decides from an Application's metadata whether it is read in full.
+    `wanted` decides, based on an Application's metadata, whether it is read in full.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class ArgoCDManifests:
 
     def _keys_to_read(self, namespace: str) -> list[tuple[str, str]]:
         """Return the (namespace, name) of each Application to read in full. Add the others to
-        `passed_over`, if they are annotated.
+        `passed_over` if they are annotated.
         """
         items = self._api.list_applications(
             projects=self._projects,
@@ -298,8 +298,8 @@ class ArgoCDManifests:
             namespace=namespace,
         )
         self._listed += len(items)
-        # Two items may have the same key. So decide about all of them first: a key to read must not
-        # also be in `passed_over`.
+        # Two items may have the same key. So decide on all items first: a key to read must not also
+        # be in `passed_over`.
         keys_to_read = set[tuple[str, str]]()
         for item in items:
             key = _namespace_and_name(item)
@@ -324,7 +324,8 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), "argocd")
         except SourceDownError:
             raise
-        # the Application may have been deleted: Argo CD returns 403, as if access were forbidden
+        # the Application may have been deleted: Argo CD then returns 403, as if access were
+        # forbidden
         except SourceError as error:
             return source_warning("argocd", str(error), error.hint)
 
@@ -339,8 +340,8 @@ def _with_kind(item: Item, version: str, kind: str) -> Item:
 
 
 def _patterns_of(updater: Item) -> Iterator[_NamePattern]:
-    """Yield the namespace of an ImageUpdater with each of its `namePattern`s, which are globs for
-    the names of Applications in that namespace.
+    """Yield an ImageUpdater's namespace with each of its `namePattern`s, which are globs for the
+    names of Applications in that namespace.
 
     An invalid pattern, which `configure` reports, is skipped.
     """

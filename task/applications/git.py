@@ -19,14 +19,14 @@ from task.model import File, Found, Place, Snapshot
 from task.text import counted
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each one is fetched
+MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each is fetched
 _BRANCH = (
     "set the generator's revision to a branch, or read its Applications with --applications cluster"
 )
 
 
 def repository_key(repo: str) -> str:
-    """Return a key that is the same for all spellings of a repository's URL in manifests."""
+    """Return a key that is the same for every way to spell a repository's URL in manifests."""
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
@@ -73,18 +73,19 @@ class Repositories:
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         """`repository` opens the repository at a URL."""
         self._open = repository
-        self._readers: list[SnapshotReader] = []  # to close
+        self._readers: list[SnapshotReader] = []  # to be closed at the end
         self._repositories: dict[str, KeptRepository] = {}  # by `repository_key`
-        self._named_count = 0  # the open repositories whose URLs come from manifests
+        self._named_count = 0  # the number of open repositories whose URLs come from manifests
         # what was read, by repository and revision: the texts by path, and the paths of all files
         self._texts: dict[tuple[str, str], dict[str, str]] = {}
         self._paths: dict[tuple[str, str], list[str]] = {}
 
     def of(self, repo: str, *, named: bool = True) -> KeptRepository:
-        """Return the repository at a URL, and open it if this has not been done yet.
+        """Return the repository at a URL, and open it if it is not open yet.
 
-        `named` means that the URL comes from a manifest, whose author may not be trusted. At most
-        `MOST_REPOSITORIES` of these are opened; raises `TooManyRepositoriesError` for more.
+        `named` means that the URL comes from a manifest, whose author is not necessarily trusted.
+        At most `MOST_REPOSITORIES` of these are opened. Beyond that, raises
+        `TooManyRepositoriesError`.
         """
         key = repository_key(repo)
         if key in self._repositories:
@@ -139,7 +140,7 @@ class Repositories:
 
 
 class SnapshotReader(Protocol):
-    """A repository whose files can be read, in several steps, from the same commit."""
+    """A repository whose files can be read in several steps from the same commit."""
 
     def default_branch(self) -> str:
         """Return the branch that HEAD points to."""
@@ -159,8 +160,8 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     including subfolders. A folder that Helm or Kustomize can render is rendered.
 
     Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query
-    key other than `ref`: a misspelled `ref` would silently read the Applications from the wrong
-    branch.
+    key other than `ref`: if a misspelled `ref` were ignored, the Applications would be read from
+    the wrong branch.
     """
     path, _, query = path.partition("?")
     path = path.strip("/")
@@ -168,8 +169,8 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
     places = [Place(path, "text")]
     if not path.endswith(SUFFIXES):
-        # "tree" reads only files with a manifest's extension. Kustomize's last file name has none,
-        # so it is read separately.
+        # "tree" reads only files with a manifest's extension. The last of Kustomize's file names
+        # has none, so that file is read separately.
         places = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
     snapshot = store.snapshot(branch, places)
     # without folders, links, and empty files

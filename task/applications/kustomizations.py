@@ -1,5 +1,5 @@
-"""Determines which files a kustomization reads. Only folders in the same repository are allowed.
-Pure.
+"""Determines which files a kustomization reads. It may refer only to files and folders in the same
+repository. Pure.
 
 Kustomize itself would fetch anything that looks like a URL. So before it runs, every reference to
 a file or folder in a kustomization is checked.
@@ -31,12 +31,12 @@ _CHARTS = (
     f"commit the chart's rendered manifests, {_CLUSTER}",
 )
 _PLUGINS = ("it may run a program", f"use patches instead, {_CLUSTER}")
-# Keys for plugins and Helm. Most of them require Kustomize flags that we do not pass.
+# Keys for plugins and Helm. Most of these require Kustomize flags that we do not pass.
 _REFUSED = {
     **dict.fromkeys(("generators", "transformers", "validators"), _PLUGINS),
     **dict.fromkeys(("helmCharts", "helmChartInflationGenerator"), _CHARTS),
 }
-# Kustomize ignores the case of keys, and uses only one of `resources` and `Resources`.
+# Kustomize ignores the case of keys: it uses only one of `resources` and `Resources`.
 _KEYS = frozenset((
     *_REFUSED, *FOLDERS, "apiVersion", "buildMetadata", "commonAnnotations", "commonLabels", "configMapGenerator",
     "configurations", "crds", "generatorOptions", "helmGlobals", "imageTags", "images", "kind", "labels", "metadata",
@@ -58,8 +58,8 @@ _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|gi
 _TEXTS = frozenset((
     "annotations", "commonannotations", "commonlabels", "labels", "literals", "metadata", "options", "pairs", "patch",
 ))  # fmt: skip
-# Kustomize treats such a value as a repository, even without a scheme, if the folder does not
-# exist.
+# If the folder does not exist, Kustomize treats such a value as a repository, even without a
+# scheme.
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
 _NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
 _ABSENT = "fix the entry, or commit the file or folder"
@@ -95,11 +95,11 @@ def needed(
     top (usually the repository's root).
 
     `read` returns the files in or below a folder, except symbolic links. `links` are the links
-    found so far; `read` may add more. Raises a `Malformed` that identifies the kustomization for
-    anything that would be fetched, is outside the repository, or does not exist.
+    found so far; `read` may add more. For anything that would be fetched, is outside the
+    repository, or does not exist, raises a `Malformed` that names the kustomization.
     """
     files = dict(read(folder))
-    folders_read = [folder]  # their files, and those below them, are in `files`
+    folders_read = [folder]  # the files in and below these folders are in `files`
     waiting = [folder]  # folders whose kustomizations must be checked
     checked = set[str]()
     while waiting:
@@ -171,7 +171,8 @@ def references_in(text: str, path: str) -> Iterator[str]:
     """Check a kustomization (`text`), and yield its references to files and folders, as written.
 
     Raises `Malformed` if Kustomize would fetch something or run a program, and for anything that
-    Kustomize may read differently from this check. `path` is the kustomization's, for messages.
+    Kustomize might interpret differently than this check does. `path` is the kustomization's path,
+    for messages.
     """
     kustomization = _parsed_kustomization(text, path, exact=True)
     for key, (why, hint) in _REFUSED.items():
@@ -201,7 +202,7 @@ def changes(text: str, namespace: str = "") -> bool:
     from outside its folder.
 
     `namespace` is the default for manifests without one, so a kustomization that sets the same
-    namespace does not change anything. An unreadable kustomization counts as one that does.
+    namespace does not change anything. Returns True if the kustomization is unreadable.
     """
     try:
         kustomization = parsed_kustomization(text, "")
@@ -222,7 +223,7 @@ def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> 
 
 def reaches_out(text: str) -> bool:
     """Return whether a kustomization includes manifests from outside its folder, such as `../base`
-    or a URL. An unreadable one does not.
+    or a URL. Returns False if it is unreadable.
     """
     try:
         kustomization = parsed_kustomization(text, "")
@@ -236,11 +237,11 @@ def reaches_out(text: str) -> bool:
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
-    """Return the paths of the manifests that a folder's kustomization lists, directly or through
-    other kustomizations.
+    """Return the paths of the manifests that a folder's kustomization lists, either directly or
+    through other kustomizations.
 
-    Returns None if one of these changes manifests, so that Kustomize must run. `files` are the
-    texts of all files that they need, as `needed` returns them.
+    Returns None if one of the kustomizations changes manifests, because then Kustomize must run.
+    `files` are the texts of all files that they need, as returned by `needed`.
     """
     manifests = list[str]()
     waiting = [folder]
@@ -274,7 +275,8 @@ def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
 def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
     """Return the kustomization as written. Raises Malformed if it is not a mapping.
 
-    `exact` rejects constructs that readers interpret differently. `path` is for the message.
+    With `exact`, constructs that YAML parsers interpret differently are rejected. `path` is for the
+    message.
     """
     try:
         data = plain(text, exact=exact)

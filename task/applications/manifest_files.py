@@ -1,6 +1,6 @@
 """Reads Applications from files, folders, and standard input, without a cluster.
 
-Other manifests are skipped. An unreadable file is reported as one problem and does not affect
+Other manifests are skipped. An unreadable file is reported as a problem, and does not affect the
 other files.
 """
 
@@ -49,7 +49,7 @@ _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
 
 class Folder:
-    """The manifests in or below a folder, and how its charts and kustomizations use them."""
+    """The manifests in or below a folder, and the charts and kustomizations that use them."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Folder:
         rendering: Rendering,
         snapshot: Snapshot | None = None,
     ) -> None:
-        """`paths` are all files in or below the folder `root`, and `manifests` are those to read.
+        """`paths` are all files in or below the folder `root`, and `manifests` are the ones to
+        read.
 
         `read` returns a file's content. It raises `Malformed`, with the reason, if the file cannot
         be read. `snapshot` is the files' location in Git.
@@ -70,7 +71,7 @@ class Folder:
         self._read = read
         self._rendering = rendering
         self._snapshot = snapshot
-        self._prefix = f"{snapshot.repo}//" if snapshot else ""  # of paths in messages
+        self._prefix = f"{snapshot.repo}//" if snapshot else ""  # for the paths in messages
         self._charts = {
             posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
         }
@@ -97,7 +98,7 @@ class Folder:
             except Malformed as error:
                 yield source_warning(where, f"cannot read {where}: {error.message}", error.hint)
                 continue
-            if self._is_template(path, content):  # this also remembers a chart with Applications
+            if self._is_template(path, content):  # also remembers charts with Applications
                 continue
             for found in found_in(content, where):
                 if found.concerns_us and self._is_patch(path):  # only a part of an Application
@@ -131,7 +132,7 @@ class Folder:
         For nested charts, that is the outermost chart.
         """
         *folders, _file_name = path.split("/")
-        charts = []  # that contain the file, the outermost first
+        charts = []  # those that contain the file, the outermost first
         for depth, name in enumerate(folders):
             parent = "/".join(folders[:depth])
             if name == "templates" and parent in self._charts:
@@ -148,7 +149,7 @@ class Folder:
         normal_path = posixpath.normpath(path)
         folder = normal_path
         while folder:
-            folder = folder.rpartition("/")[0]  # finally "", the working folder
+            folder = folder.rpartition("/")[0]  # in the end, this is "", the working folder
             if folder in self._kustomizations and normal_path in self._patches(folder):
                 return True
         return False
@@ -159,7 +160,7 @@ class Folder:
         paths = set[str]()
         for key in _PATCHES:
             for patch in elements(kustomization.get(key)):
-                # A text may also be an inline patch. It does no harm here, because no file has
+                # The text may also be an inline patch, which is harmless here, because no file has
                 # such a path.
                 name = patch.get("path") if isinstance(patch, dict) else patch
                 if isinstance(name, str):
@@ -189,8 +190,8 @@ class Folder:
     def _changing_folders(self) -> list[str]:
         """Return the outermost folders whose kustomizations change Applications.
 
-        A kustomization may also do so by using a folder that changes them. A folder that another
-        kustomization with Applications uses is not an outermost one.
+        A kustomization also changes them if it uses a folder that does. A folder is not outermost
+        if another kustomization with Applications uses it.
         """
         if not self._files_with_applications:
             return []
@@ -219,7 +220,7 @@ class Folder:
         return sorted(outermost_folders)
 
     def _parsed(self, folder: str) -> Mapping[str, Any]:
-        """Return the folder's kustomization, or {} for a broken one."""
+        """Return the folder's kustomization, or {} if it is broken."""
         try:
             return parsed_kustomization(self._text(folder), folder)
         except Malformed:
@@ -260,13 +261,13 @@ def _users_above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str
 
 
 def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
-    """Return an iterator over every manifest in a file, a folder, or stdin (`-`), and the problems
-    with reading them.
+    """Return an iterator over all manifests in a file, a folder, or stdin (`-`), and over the
+    problems with reading them.
 
     Raises `UsageError` if the path itself is unusable.
     """
     if path == "-":
-        content = sys.stdin.buffer.read(LARGEST + 1)  # one more byte shows that it is too large
+        content = sys.stdin.buffer.read(LARGEST + 1)  # one extra byte shows that it is too large
         if len(content) > LARGEST:
             raise UsageError(
                 f"--applications: stdin has more than {LARGEST:,} bytes",
@@ -313,13 +314,13 @@ def _unreadable_folder(error: OSError, root: str) -> Found:
 
 
 def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield the manifests in or below a folder, or, if Helm or Kustomize can render the folder, the
-    rendered ones.
+    """Yield the manifests in or below a folder. If Helm or Kustomize can render the folder, yield
+    the rendered manifests instead.
 
     Raises `UsageError` if the folder is unreadable.
     """
     paths: list[str] = []
-    errors: list[OSError] = []  # about unreadable folders
+    errors: list[OSError] = []  # the errors about unreadable folders
     for folder, subfolders, names in os.walk(root, onerror=errors.append):
         # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")

@@ -12,15 +12,15 @@ from task.model import Found
 from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-_BROKEN = Exit.CONFIGURATION  # an error if no other manifests were read
+_BROKEN = Exit.CONFIGURATION  # an error if no other manifest was read
 _APPLICATION = re.compile(
     r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b",
     re.MULTILINE,
 )
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 4 * 1024 * 1024  # bytes to search, because parsing is slow
-# The Argo CD and AIU kinds. Only these are read from sources where a program or a parent may also
-# yield many other kinds.
+# The Argo CD and AIU kinds. If a source may also yield many other kinds, because of a program or a
+# parent Application, only these are read.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
 
 
@@ -54,8 +54,8 @@ def source_warning(
     subject: str = "",
     advice: bool = False,
 ) -> Found:
-    """Return a warning about a source, in place of a manifest. `advice` means that it is not about
-    a mistake, but about a source that is not read.
+    """Return a warning about a source, in place of a manifest. With `advice`, it is not about a
+    mistake, but about a source that is not read.
     """
     trouble = Trouble.warning("source", message, hint)
     return Found({}, origin, trouble, subject=subject, advice=advice)
@@ -95,9 +95,9 @@ def or_broken(
     """Yield the manifests that were found. If none of them has a kind that concerns us, also yield
     the reason.
 
-    That is a problem for each of the first few files that are not YAML, or else, without any other
-    problem, a warning that no Application was found in `place`. `files` are all files with their
-    origins. They are read only to find the reason.
+    The reason is a problem for each of the first few files that are not YAML. If there are none,
+    and nothing else was reported, it is a warning that no Application was found in `place`. `files`
+    are all files with their origins. They are read only to find the reason.
     """
     has_relevant = False
     has_trouble = False
@@ -119,13 +119,13 @@ def or_broken(
 def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
     """Return a problem for each of the first few files that are not YAML.
 
-    Most of them are not manifests but templates for other programs, so a message about them is only
-    advice. If all files are broken, these are the manifests the user meant, and the message is more
-    than advice.
+    Most such files are not manifests but templates for other programs, so the messages are only
+    advice. But if all files are broken, they are the manifests that the user meant, so the messages
+    are more than advice.
     """
     problems: list[Found] = []
-    size = 0  # of the files read so far, in bytes
-    count = 0  # of the files read so far
+    size = 0  # size of the files read so far, in bytes
+    count = 0  # number of files read so far
     for origin, content in files:
         size += len(content)
         count += 1
@@ -143,11 +143,11 @@ def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """Return a document's manifests (`items`), with the ApplicationSets among them read again, this
-    time with typed scalars, as kubectl reads them.
+    """Return a document's manifests (`items`). The ApplicationSets among them are read again, this
+    time with typed scalars, as kubectl does.
 
-    In `items`, every scalar is a string. In an ApplicationSet, the way a template renders 1.10
-    depends on its type. Returns a warning instead if the document cannot be read like this.
+    In `items`, every scalar is a string. In an ApplicationSet, how a template renders 1.10 depends
+    on its type. Returns a warning instead if the document cannot be read this way.
     """
     # Imported late, because few runs read an ApplicationSet, and the template code is slow to
     # import.

@@ -45,15 +45,15 @@ _LONGEST_RELEASE = 53  # characters in a release name
 # Helm follows `$ref` in this file to any file or server that the step can reach, so the file is
 # never passed to Helm.
 _SCHEMA = "values.schema.json"
-# seconds for all rendering in a run: it may follow thousands of charts by many authors
+# seconds for all rendering in a run, which may follow thousands of charts by many authors
 BUDGET = 300.0
-SECONDS = 60.0  # for one program
+SECONDS = 60.0  # seconds for one program
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr to keep
-_LAST = 3  # lines of stderr that an error quotes
+_LAST = 3  # lines of stderr quoted in an error
 _LONGEST = 600  # characters of stderr in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
-# the proxy for any attempted fetch: no server listens on this port
+# the proxy for any attempt to fetch something: no server listens on this port
 _NOWHERE = "http://127.0.0.1:9"
 _ENDED = "the templates or patches generate too much, or never finish"
 
@@ -70,13 +70,15 @@ def kind_of(names: Collection[str]) -> Kind | None:
 
 @dataclass(frozen=True)
 class Release:
-    """How Helm must render a chart. "" and () mean that the manifest does not set the value."""
+    """The settings for rendering a chart with Helm. "" and () mean that the manifest does not set
+    the value.
+    """
 
     name: str = ""
     namespace: str = ""
     value_files: tuple[str, ...] = ()  # paths relative to the top
-    values: str = ""  # YAML; it wins over the files
-    parameters: tuple[tuple[str, str, str], ...] = ()  # the option, the name, the value
+    values: str = ""  # YAML; takes precedence over the files
+    parameters: tuple[tuple[str, str, str], ...] = ()  # (Helm option, name, value)
 
 
 class RenderingError(SourceError):
@@ -93,8 +95,8 @@ class _Sources:
         self.links = set[str]()
 
     def texts(self, folder: str) -> dict[str, str]:
-        """Return the contents of the files in or below a folder, except those that cannot be
-        rendered, which are added to `left_out`, and links, which are added to `links`.
+        """Return the contents of the files in or below a folder. Files that cannot be rendered are
+        added to `left_out` instead, and links to `links`.
 
         Raises `Malformed` for a link in a chart.
         """
@@ -141,8 +143,8 @@ class Rendering:
         self._programs = {kind: _installed_program(_PROGRAMS[kind], environ) for kind in allowed}
 
     def hint_if_disabled(self, kind: Kind) -> str:
-        """Return a hint about how to have charts or kustomizations rendered, or "" if this step can
-        render them.
+        """Return a hint on how to enable rendering of charts or kustomizations, or "" if this step
+        can render them.
         """
         if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
@@ -156,7 +158,7 @@ class Rendering:
         folders: Iterable[tuple[Kind, str]],
         prefix: str,
     ) -> Iterator[Found]:
-        """Yield a warning about each of these folders, which are the source's root or below it.
+        """Yield a warning about each of these folders, which are the source's root or are below it.
 
         In each folder, a chart generates Applications, or a kustomization changes them. `prefix` is
         prepended to each path.
@@ -169,7 +171,7 @@ class Rendering:
                 # Only the source's own folder is rendered, not the folders below it.
                 hint = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
                 yield self.unrendered_warning(kind, where, hint)
-            # Otherwise, the folder is read or reported as a separate source.
+            # Otherwise, the folder is a separate source, and is read or reported as such.
 
     def unrendered_warning(self, kind: Kind, where: str, hint: str) -> Found:
         """Return the warning about a chart or kustomization that is not rendered."""
@@ -184,7 +186,7 @@ class Rendering:
         read: ReadFiles,
         release: Release = Release(),
     ) -> Iterator[Found]:
-        """Run Helm or Kustomize for a folder, and yield the Argo CD manifests in its output, all
+        """Run Helm or Kustomize on a folder, and yield the Argo CD manifests in the output, all
         with the origin `where`.
 
         `folder` is the folder's path from the top (usually the repository's root). `read` returns
@@ -222,9 +224,9 @@ class Rendering:
                 yield replace(found, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
-        """Run a program within what is left of the time budget, and return its output.
+        """Run a program within the remaining time budget, and return its output.
 
-        Raises `Malformed` if no time is left, or the program fails.
+        Raises `Malformed` if no time is left or the program fails.
         """
         if self._seconds_left <= 0:
             message = f"rendering in this run has already taken {self._seconds:.0f} seconds"
@@ -269,7 +271,7 @@ _CAPABILITIES = re.compile(
 
 
 def _capability_checks(files: Mapping[str, str]) -> list[str]:
-    """Return the first place in each Helm template that checks for capabilities of the cluster
+    """Return the first place in each Helm template that checks for any capability of the cluster
     other than `_API_VERSIONS`, such as `templates/app.yaml:3`.
     """
     places = []
@@ -285,8 +287,8 @@ def _capability_checks(files: Mapping[str, str]) -> list[str]:
 def _helm_arguments(release: Release, folder: str, namespace: str) -> list[str]:
     """Return the arguments for Helm except the chart: `template`, options, and the release's name.
 
-    Values are in Argo CD's order: the later ones win. If the release has no name, it is named after
-    the folder. `namespace` is its default namespace.
+    Values are in Argo CD's order: later ones win. If the release has no name, it is named after the
+    folder. `namespace` is the default for the release's namespace.
     """
     value_files = list(release.value_files)
     if release.values:
@@ -309,9 +311,9 @@ def _release_name(folder: str) -> str:
 
 
 def _installed_program(names: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the path of the first of these programs that is in the PATH, or "".
+    """Return the path of the first of these programs that is found on the PATH, or "".
 
-    Relative folders in the PATH are ignored.
+    Relative folders on the PATH are ignored.
     """
     folders = environ.get("PATH", "").split(os.pathsep)
     search_path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
@@ -332,8 +334,8 @@ def run(
 ) -> str:
     """Run a program with copies of these files in its working folder, and return its output.
 
-    `environ` is the step's environment, which the program does not get. Raises `Malformed` if the
-    program fails, with its own message, or if it is stopped.
+    `environ` is the step's environment, which is not passed to the program. Raises `Malformed` if
+    the program is stopped, or if it fails. The error then has the program's own message.
     """
     shutdown.check()
     private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
@@ -389,8 +391,9 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
 
 
 def _environment(private_folder: str) -> dict[str, str]:
-    """Return the program's whole environment, which excludes tokens, configuration, other programs,
-    and access to servers. Creates its home folder, which is empty, in the private folder.
+    """Return the program's entire environment. It provides no tokens, configuration, other
+    programs, or access to servers. The program's home folder, which is empty, is created in the
+    private folder.
     """
     home = os.path.join(private_folder, "home")
     os.makedirs(home)
@@ -421,8 +424,8 @@ def _run_renderer(
 ) -> tuple[int, str, str, str]:
     """Run a program in a folder.
 
-    Returns the exit code, stdout, the end of stderr, and the reason that the program was stopped
-    ("" if it was not). Raises Malformed if it cannot be started.
+    Returns the exit code, stdout, the end of stderr, and the reason why the program was stopped (""
+    if it was not). Raises Malformed if it cannot be started.
     """
     with (
         shutdown.shield(),
@@ -465,7 +468,7 @@ def _run_renderer(
         code = exit_code(running)
 
         why_stopped = watch.why
-        if why_stopped == bounds.too_many_messages:  # the watch's own words are about a Git server
+        if why_stopped == bounds.too_many_messages:  # the watch's own message is about a Git server
             why_stopped = f"it printed more than {bounds.messages // 1_000_000} MB"
         output = out.text().decode("utf-8", "replace")
         messages = err.text().decode("utf-8", "replace")

@@ -31,8 +31,8 @@ class Located:
 
 
 def locate(path: str, git: Git) -> Located | None:
-    """Return a file's origin, branch, and path, or None if the file is not in a work tree, or the
-    work tree has no origin or commit.
+    """Return a file's origin, branch, and path. Return None if the file is not in a work tree, or
+    if the work tree has no origin or no commit.
 
     Git is run once per work tree.
     """
@@ -64,12 +64,12 @@ def top_of(folder: str) -> str:
 def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     """Return the URL of the remote `origin` and the checked-out branch ("" if there is none).
 
-    Return None if there is no origin or no commit. Also return None if Git fails for another
-    reason, such as a broken configuration, and log a warning.
+    Return None if there is no origin or no commit. If Git fails for another reason, such as a
+    broken configuration, log a warning and return None.
 
     A work tree owned by a different user, which is common in containers, is not a risk: only these
-    two commands are run, and both only read. (An explicit `--git-dir` also turns off Git's
-    ownership check.)
+    two commands are run, and both only read. (An explicit `--git-dir` also disables Git's ownership
+    check.)
     """
     git_dir = f"{top}/.git"
     try:
@@ -99,8 +99,8 @@ class LocalFiles:
     """Reads the files that Helm or Kustomize needs for a folder: the folder itself, and other
     folders in the same work tree.
 
-    Without a work tree, the top is the working folder if it contains the folder, or else the folder
-    itself.
+    Without a work tree, the top is the working folder if that contains the folder, or else the
+    folder itself.
     """
 
     def __init__(self, folder: str) -> None:
@@ -138,7 +138,7 @@ class LocalFiles:
 
 
 def _file(path: str) -> File:
-    """Return a file with its content, or with the reason that it cannot be read. A link has no
+    """Return a file with its content, or with the reason why it cannot be read. A link has no
     content.
     """
     if os.path.islink(path):

@@ -12,20 +12,20 @@ from task.templates.go_template.printing import sprint
 from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 LARGEST = sys.float_info.max
-MOST_ITEMS = 10_000  # in a list that a function creates from a number
+MOST_ITEMS = 10_000  # items in a list that a function creates from a number
 
 T = TypeVar("T")
 
 
 def text(value: Any) -> str:
-    """Check and return an argument that Go declares as string."""
+    """Check and return an argument that Go declares as a string."""
     if not isinstance(value, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(value)}")
     return value
 
 
 def number(value: Any) -> int:
-    """Check and return an argument that Go declares as int.
+    """Check and return an argument that Go declares as an int.
 
     A float, such as any number in JSON, is rejected.
     """
@@ -35,7 +35,7 @@ def number(value: Any) -> int:
 
 
 def boolean(value: Any) -> bool:
-    """Check and return an argument that Go declares as bool."""
+    """Check and return an argument that Go declares as a bool."""
     if not isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected bool; got {named(value)}")
     return value
@@ -49,7 +49,7 @@ def items(value: Any) -> Sequence[Any]:
 
 
 def mapping(value: Any) -> AnyMap:
-    """Check and return an argument that Go declares as map[string]interface{}.
+    """Check and return an argument that Go declares as a map[string]interface{}.
 
     A missing argument is an empty map.
     """
@@ -57,7 +57,7 @@ def mapping(value: Any) -> AnyMap:
         return AnyMap()
     if isinstance(value, AnyMap):
         return value
-    # A `GoMap` that is not an `AnyMap` is another type in Go, so Go rejects it too.
+    # A `GoMap` that is not an `AnyMap` has a different type in Go, so Go rejects it, too.
     kind = "map[string]string" if isinstance(value, GoMap) else named(value)
     raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {kind}")
 

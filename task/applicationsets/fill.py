@@ -106,10 +106,10 @@ class Filler:
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
         """Return the template rendered with these parameters.
 
-        `missing_key` overrides Go's option. Raises `Malformed` with Argo CD's wording, and if the
-        budget is exhausted.
+        `missing_key` overrides Go's option. Raises `Malformed`, with Argo CD's wording, for a
+        template that cannot be rendered, and if the budget is exhausted.
         """
-        self.budget.read(len(template) + 1)  # an empty string also costs something
+        self.budget.read(len(template) + 1)  # even an empty string costs something
         if "{{" not in template:
             return template
         if self.go:
@@ -153,7 +153,7 @@ class Filler:
         return rendered_text
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return data, such as an Application's spec, with all of its strings and keys rendered.
+        """Return data, such as an Application's spec, with all strings and keys in it rendered.
 
         Without `nulls`, nulls in mappings are omitted.
         """
@@ -174,8 +174,8 @@ class Filler:
 
 
 def _render_fasttemplate(template: str, params: Mapping[str, Any]) -> str:
-    """Return a template such as `{{name}}-web` rendered as by valyala/fasttemplate, which Argo CD
-    uses without goTemplate.
+    """Return a template such as `{{name}}-web`, rendered as valyala/fasttemplate does it. Argo CD
+    uses that library without goTemplate.
 
     An unknown name is kept, including its braces. Raises `Malformed` for `{{` without `}}`.
     """

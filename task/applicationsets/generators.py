@@ -24,7 +24,7 @@ LOCAL_NAME = "in-cluster"
 LOCAL_SERVER = "https://kubernetes.default.svc"
 TYPE_LABEL = "argocd.argoproj.io/secret-type"
 DEEPEST = 4  # levels of nested generators; Argo CD's schema allows two
-# Generators that need data from outside the manifests, and the source of that data.
+# Generators that need data from outside the manifests, each with the source of that data.
 ELSEWHERE = {
     "scmProvider": "the SCM's API lists the repositories",
     "pullRequest": "the SCM's API lists the open pull requests",
@@ -77,9 +77,9 @@ class Generators:
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
         """Return a generator's rows (parameter sets) that match its selector.
 
-        `outer` is a row of another generator, with which this one's strings are rendered first.
-        `depth` is the number of generators that contain this one. Raises `Malformed` for a
-        mistake, `UnknowableError` if a server is needed, and Git's errors.
+        `outer` is a row of another generator. If it is given, this generator's strings are first
+        rendered with it. `depth` is the number of generators that contain this one. Raises
+        `Malformed` for a mistake, `UnknowableError` if a server is needed, and Git's errors.
         """
         if not isinstance(generator, dict):
             raise Malformed("a generator is not a mapping")
@@ -92,7 +92,7 @@ class Generators:
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
         if not kinds:
             raise _unknown_kind_error(generator)
-        kind = kinds[0]  # a generator is expected to have only one
+        kind = kinds[0]  # a generator should have only one kind
         if kind in ELSEWHERE:
             message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
             raise UnknowableError(message, WAY_OUT)
@@ -109,7 +109,7 @@ class Generators:
         return selected_rows
 
     def _fill_generator(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
-        """Return a generator with its strings rendered with a row of another generator (`outer`).
+        """Return a generator with its strings rendered, using another generator's row (`outer`).
 
         Raises `Malformed` with Argo CD's wording.
         """
@@ -128,7 +128,7 @@ class Generators:
         """Return the field `kind` of a generator, such as `list` or `selector`, with its strings
         rendered.
 
-        For the parts that Argo CD keeps as JSON, errors mention JSON.
+        For the fields that Argo CD keeps as JSON, errors mention JSON.
         """
         if kind in ("matrix", "merge"):
             return _as_json(self.filler, body, outer)
@@ -149,7 +149,7 @@ class Generators:
     def _fill_value(self, name: str, value: Any, outer: Params) -> str:
         """Return one of a generator's `values`, rendered with the other generator's row (`outer`).
 
-        If that row lacks a key that the value uses, return the value as it is. It is then rendered
+        If the value uses a key that the row lacks, return the value unchanged. It is rendered
         later, with the generator's own row (Argo CD 3.4 and later).
         """
         try:
@@ -208,8 +208,8 @@ class Generators:
             )
         selector = _mapping_in(body, "selector")
         has_conditions = bool(selector.get("matchLabels") or selector.get("matchExpressions"))
-        # Argo CD's own cluster does not need a secret. Without one, it is not listed, and has no
-        # labels that a selector could match.
+        # Argo CD's own cluster does not need a secret. Without a secret, the cluster is not listed,
+        # and has no labels that a selector could match.
         is_local_listed = any(
             cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
@@ -235,8 +235,8 @@ class Generators:
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the rows of a `git` generator: one for each folder that `directories` chooses, or
-        those in the files that `files` chooses.
+        """Return the rows of a `git` generator: one for each folder that matches `directories`, or
+        those in the files that match `files`.
         """
         repo = str(body.get("repoURL") or "")
         revision = str(body.get("revision") or "")
@@ -265,8 +265,8 @@ class Generators:
         *,
         folders: bool,
     ) -> Sequence[str]:
-        """Return the folders or files of a repository that match the entries, which are
-        (path, exclude). Results are cached.
+        """Return the folders or files of a repository that match the entries. Each entry is (path,
+        exclude). Results are cached.
         """
         key = (repo, revision, folders, entries)
         if key not in self._chosen_paths_cache:
@@ -321,7 +321,7 @@ class Generators:
         return [{**flat(item), **params_of_path} for item in objects]
 
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
-        """Return the row with the generator's `values` added, which are rendered with the row.
+        """Return the row with the generator's `values` added. The values are rendered with the row.
 
         A value may use the row's parameters, but not other values.
         """
@@ -339,7 +339,7 @@ class Generators:
         if not rendered_values:
             return row
         if self.filler.go:
-            return type(row)({**row, "values": GoMap(rendered_values)})  # an `AnyMap` remains one
+            return type(row)({**row, "values": GoMap(rendered_values)})  # an `AnyMap` stays one
         return row | {f"values.{key}": value for key, value in rendered_values.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
@@ -362,7 +362,7 @@ class Generators:
                 if self.filler.go:
                     rows.append(merged(inner, outer))  # if both have a key, the outer row wins
                 else:
-                    # different values for a key are an error, which names the outer one first
+                    # different values for a key are an error, which names the outer value first
                     rows.append(_combine_text_rows(outer, inner))
         return rows
 
@@ -375,12 +375,12 @@ class Generators:
     ) -> list[Params]:
         """Return the rows of a member: a generator inside a `matrix` or `merge` generator.
 
-        `outer` is the row to render it with, if any. `depth` is the depth of the `matrix` or
-        `merge`. `failed` is the start of error messages.
+        `outer` is the row with which the member is rendered, if any. `depth` is the depth of the
+        `matrix` or `merge`. `failed` is the start of error messages.
         """
         try:
             return self.params(member, outer, depth + 1)
-        except UnknowableError:  # a `Malformed` too, but the ApplicationSet is valid
+        except UnknowableError:  # also a `Malformed`, but the ApplicationSet is valid
             raise
         except Malformed as error:
             message = (
@@ -392,8 +392,9 @@ class Generators:
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
         """Return the rows of a `merge` generator.
 
-        They are the rows of its first generator. Each is extended by those rows of the other
-        generators that have the same values of the `mergeKeys`. Other rows are not used.
+        These are the rows of its first generator. Each row is extended with the rows of the other
+        generators that have the same values for the `mergeKeys`. The other generators' remaining
+        rows are ignored.
         """
         members = _list_in(body, "generators")
         merge_keys = [str(key) for key in _list_in(body, "mergeKeys")]
@@ -405,7 +406,7 @@ class Generators:
             for number, member in enumerate(members, start=1)
         ]
 
-        # For each member, its rows by the values of the merge keys.
+        # each member's rows, by the values of their merge keys
         base_rows, *others = [_rows_by_merge_keys(rows, merge_keys) for rows in rows_of_members]
         for other_rows in others:
             for merge_values, other_row in other_rows.items():
@@ -419,7 +420,7 @@ class Generators:
         return list(base_rows.values())
 
 
-# by kind, the method that returns a generator's rows
+# the methods that return a generator's rows, by the generator's kind
 _MAKERS = {
     "list": Generators.list_elements,
     "clusters": Generators.of_clusters,
@@ -433,7 +434,7 @@ def _unknown_kind_error(generator: Mapping[str, Any]) -> Malformed:
     """Return the error for a generator with a missing or unknown kind."""
     hint = "see the generators in Argo CD's documentation"
     kinds = [key for key in generator if key not in ("selector", "name")]
-    if not kinds or not kinds[0]:  # no key, or the empty key
+    if not kinds or not kinds[0]:  # no key, or an empty key
         return Malformed("the generator is empty", hint)
     similar_kind = nearest(kinds[0], (*_MAKERS, *ELSEWHERE))
     if similar_kind:
@@ -485,7 +486,7 @@ def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _size(value: Any) -> int:
-    """Return the number of values in a value, including mappings, lists, and the value itself."""
+    """Return how many values a value contains. Mappings, lists, and the value itself count, too."""
     if isinstance(value, dict):
         return 1 + sum(map(_size, value.values()))
     if isinstance(value, list):
@@ -520,7 +521,7 @@ def _element_texts(element: Mapping[str, Any], number: int) -> Params:
 
 
 def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
-    """Return the row for one cluster. `labels` are those of its secret.
+    """Return the row for a cluster. `labels` are the labels of its secret.
 
     With `go` (goTemplate), the labels and annotations are nested below `metadata`. Otherwise, their
     names are dotted: `metadata.labels.env`.
@@ -549,7 +550,7 @@ def merged(row: Any, other: Any) -> Any:
 
     If both have a key, the value in `other` wins, and mappings are merged recursively.
     """
-    result = type(row)(row)  # a copy
+    result = type(row)(row)  # a copy, of the same type
     for key, value in other.items():
         both_are_mappings = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both_are_mappings else value
@@ -578,7 +579,7 @@ def _combine_text_rows(row: Params, other: Params) -> Params:
 
 
 def _rows_by_merge_keys(rows: Sequence[Params], merge_keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows by the values of their merge keys as JSON, such as `{"cluster":"a"}`.
+    """Return the rows, keyed by the values of their merge keys as JSON, such as `{"cluster":"a"}`.
 
     Raises `Malformed` if two rows have the same values, or if there are no merge keys.
     """
@@ -624,7 +625,7 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 def _meets_expression(expression: Any, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
-    values = None  # unless the expression is a mapping
+    values = None  # stays None if the expression is not a mapping
     if isinstance(expression, dict):
         values = expression.get("values") or []
     if not isinstance(values, list):

@@ -1,4 +1,4 @@
-"""Finds the folders and files for a `git` generator, and the parameters from their paths."""
+"""Finds the folders and files for a `git` generator, and derives parameters from their paths."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _POSIX = {
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Return every folder that contains these files, sorted. Folders whose names begin with a dot,
-    and all folders below them, are omitted.
+    """Return all folders that contain these files, sorted. Folders whose names begin with a dot are
+    omitted, with all folders below them.
     """
     folders: set[str] = set()
     for path in files:
@@ -45,7 +45,8 @@ def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) ->
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the files that match the `files` entries of a `git` generator, each (path, exclude).
+    """Return the files that match the `files` entries of a `git` generator. Each entry is (path,
+    exclude).
 
     Paths match as in `git ls-files`: `*` also matches `/`.
     """
@@ -59,9 +60,9 @@ def _matching_paths(
     entries: Sequence[tuple[Callable[[str], object], bool]],
     paths: Iterable[str],
 ) -> list[str]:
-    """Return the paths that match an entry that is no exclusion, and no entry that is one.
+    """Return the paths that match an inclusion, and no exclusion.
 
-    Each entry is (matches, exclude): a function that returns whether a path matches, and whether
+    Each entry is (matches, exclude): a function that returns whether a path matches, and True if
     the entry is an exclusion.
     """
     inclusions = [matches for matches, exclude in entries if not exclude]
@@ -94,7 +95,7 @@ def _pathspec(spec: str) -> re.Pattern[str]:
         return re.compile(re.escape(path.rstrip("/")) + "(?:/.*)?", re.DOTALL)
 
     first, *after_stars = _patterns_between_stars(path)
-    if not after_stars:  # no stars, only other wildcards
+    if not after_stars:  # there are no stars, only other wildcards
         return re.compile(first, re.DOTALL)
     *inner, last = after_stars
     # `apps/*/*.json` becomes `apps/(?>.*?/).*\.json`. With atomic groups, the part between two
@@ -137,7 +138,7 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
     never_matches = r"[^\s\S]"
     is_negated = path.startswith(("!", "^"), opening + 1)
     start = opening + 2 if is_negated else opening + 1
-    end = path.find("]", start + 1)  # a `]` in the first place stands for itself
+    end = path.find("]", start + 1)  # a `]` in first position stands for itself
     # A `]` that ends a class does not end the brackets: in `[[:alpha:]_]`, the second one does.
     while end > 0 and path.rfind("[:", start, end) > path.rfind(":]", start, end):
         end = path.find("]", end + 1)

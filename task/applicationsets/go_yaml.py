@@ -114,7 +114,7 @@ _DIALECT = Dialect(_scalar, _key, _in_json, merged=MOST, most=MOST)
 def dump(value: Any, most: int) -> str:
     """Return the value as YAML, without a trailing newline.
 
-    Raises `Malformed` beyond `most` characters.
+    Raises `Malformed` if it has more than `most` characters.
     """
     if _is_block(value):
         all_lines = _block(value, indent="", start="")
@@ -157,14 +157,15 @@ def _block(value: Any, indent: str, start: str) -> Iterator[str]:
 
 
 def _is_block(value: Any) -> bool:
-    """Return whether a value is written in several lines: a non-empty mapping or list."""
+    """Return whether a value is written on several lines, as a non-empty mapping or list is."""
     return isinstance(value, (dict, list)) and len(value) > 0
 
 
 def _flow(value: Any, indent: str) -> str:
     """Return a scalar, or an empty list or mapping, as YAML.
 
-    `indent` is the indentation of a string with several lines. "" means that it must be in one.
+    `indent` is the indentation of a multi-line string. "" means that the string must be on one
+    line.
     """
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
@@ -172,7 +173,7 @@ def _flow(value: Any, indent: str) -> str:
         return str(value)
     if isinstance(value, float):
         if value == int(value) and abs(value) < 1e21:
-            return str(int(value))  # Go converts via JSON, which writes 1000000 as digits
+            return str(int(value))  # Go converts via JSON, where 1000000 is written as digits
         digits = go_float(abs(value))
         return f"-{digits}" if value < 0 else digits
     if isinstance(value, dict):
@@ -185,7 +186,7 @@ def _flow(value: Any, indent: str) -> str:
 def _text(text: str, indent: str) -> str:
     """Return a string as YAML: plain, quoted, or in the literal style (`|`).
 
-    `indent` is the indentation of a literal's lines. "" means that the string must be in one line.
+    `indent` is the indentation of a literal's lines. "" means that the string must be on one line.
     """
     has_control_characters = re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
     if "\n" in text and not has_control_characters:
@@ -223,7 +224,7 @@ def _means_something_else(text: str) -> bool:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Return whether YAML would misread the unquoted string, because it contains an indicator, such
+    """Return whether YAML would misread the unquoted string because it contains an indicator, such
     as `: ` or a leading `*`.
     """
     has_indicator_inside = ": " in text or " #" in text

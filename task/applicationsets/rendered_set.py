@@ -1,6 +1,6 @@
-"""Turns an ApplicationSet into its Applications, or finds out why Argo CD would not generate any.
+"""Turns an ApplicationSet into its Applications, or determines why Argo CD would not generate any.
 
-`may_name` and `template_of` are for a set that cannot be rendered.
+`may_name` and `template_of` are for an ApplicationSet that cannot be rendered.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _DEEPEST = 6  # levels of a source to keep
 
 @dataclass(frozen=True)
 class Rendered:
-    """The result for an ApplicationSet."""
+    """The result of rendering an ApplicationSet."""
 
     applications: tuple[Mapping[str, Any], ...] = ()
-    # The rules are Argo CD's reasons, with its messages. If one is PARAMS or TEMPLATE, there are no
-    # Applications.
+    # The rules are Argo CD's reasons, and the messages are Argo CD's, too. If a rule is PARAMS or
+    # TEMPLATE, there are no Applications.
     troubles: tuple[Trouble, ...] = ()
     unknown: tuple[UnknowableError, ...] = ()  # generators with unknown parameters
 
@@ -65,8 +65,9 @@ def render(
 ) -> Rendered:
     """Return an ApplicationSet's Applications, together with its mistakes.
 
-    `git` reads repositories for `git` generators. `clusters` are those of `clusters` generators;
-    None means unknown. `namespace` is the default if the manifest has none. Raises Git's errors.
+    `git` reads repositories for `git` generators. `clusters` are the clusters for `clusters`
+    generators; None means unknown. `namespace` is the default if the manifest has none. Raises
+    Git's errors.
     """
     unknown: list[UnknowableError] = []
     try:
@@ -117,8 +118,8 @@ def _parameter_sets(
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
     """Yield the template and the parameters of each Application: (template, row).
 
-    The errors about generators whose parameters cannot be determined here are added to `unknown`.
-    Raises `Malformed`.
+    If a generator's parameters cannot be determined here, the error is added to `unknown`. Raises
+    `Malformed`.
     """
     common_template = _required_mapping(spec, "template")
     generator_specs = spec.get("generators")
@@ -128,8 +129,8 @@ def _parameter_sets(
             "see the ApplicationSet specification",
         )
     for generator in generator_specs:
-        # The body is under the generator's kind: {"list": {"elements": …, "template": …}}.
-        # A selector may stand beside it, before or after.
+        # The body is under the generator's kind: {"list": {"elements": …, "template": …}}. A
+        # selector may come before or after it.
         bodies = [
             body
             for key, body in mapping(generator).items()
@@ -147,8 +148,8 @@ def _parameter_sets(
 
 
 def _template_with_defaults(own: Any, common: Any) -> Any:
-    """Return a generator's own template, with the values of the common template where the own one
-    has none or an empty one, as dario.cat/mergo merges Go structs.
+    """Return a generator's own template. Where a value is missing or empty, it comes from the
+    common template, as when dario.cat/mergo merges Go structs.
     """
     if isinstance(own, dict) and isinstance(common, dict):
         return {
@@ -215,7 +216,7 @@ def _with_template_patch(
     """Return an Application's metadata and spec with the `templatePatch` applied.
 
     `rendered_parts` are the metadata and the spec as the template generates them. The patch is
-    first rendered with `row`. Mappings in it are merged, lists replace lists, and null removes a
+    first rendered with `row`. Its mappings are merged, its lists replace lists, and null removes a
     key. The project is never changed. Raises `Malformed`.
     """
     try:
@@ -243,7 +244,7 @@ def _parse_patch(text: str) -> dict[str, Any] | None:
     try:
         data = go_yaml.load(text)
     except Malformed as error:
-        # The text is quoted as in Go, and our message gets the wording of Go's YAML library.
+        # The text is quoted as in Go, and our message is reworded to match Go's YAML library.
         escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         why = re.sub(r"not valid YAML: (.*), line ([0-9]+)$", r"yaml: line \2: \1", error.message)
         raise Malformed(f'error while converting template to json "{escaped}": {why}') from None
@@ -275,8 +276,8 @@ def _with_valid_names(
     applications: Sequence[Mapping[str, Any]],
     set_name: str,
 ) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
-    """Return the Applications that Argo CD would create, without those that have a duplicate or
-    invalid name, and a trouble for each such name.
+    """Return the Applications that Argo CD would create, and a trouble for each duplicate or
+    invalid name. Applications with these names are left out.
 
     `set_name` is the ApplicationSet's name.
     """
@@ -317,8 +318,8 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
     A list with a placeholder may, because the placeholder can stand for any string. `prefix` is the
     annotations' prefix.
     """
-    # Only the last part of the name is compared, because the list may spell the rest differently:
-    # `nginx` is also `docker.io/library/nginx`.
+    # Only the last part of the name is compared, because the rest may be spelled differently in the
+    # list: `nginx` is also `docker.io/library/nginx`.
     short_names = [image.repository.rpartition("/")[2].lower() for image in images]
     for image_list in _image_lists(manifest.get("spec"), f"{prefix}image-list"):
         if "{{" in image_list:
@@ -364,7 +365,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
     image_list = annotations.get(image_list_key)
     if not isinstance(metadata, dict) or not isinstance(image_list, str):
         return None
-    if _CONTROL_TAG.search(image_list):  # a condition or a loop: the entries are not known
+    if _CONTROL_TAG.search(image_list):  # a condition or a loop, so the entries are unknown
         return None
 
     known_annotations = {}

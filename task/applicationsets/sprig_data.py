@@ -107,9 +107,9 @@ def _fail(message: Any) -> Any:
 
 
 def _dict(*pairs: Any) -> AnyMap:
-    """Run `dict key value …`: return a map. A missing last value is ""."""
+    """Run `dict key value …`: return a map. If the last value is missing, it is ""."""
     keys = pairs[::2]
-    values = (*pairs[1::2], "")  # one more, in case the last value is missing
+    values = (*pairs[1::2], "")  # an extra value, in case the last one is missing
     return AnyMap({shown(key): value for key, value in zip(keys, values, strict=False)})
 
 
@@ -130,8 +130,8 @@ def _unset(map_value: Any, key: Any) -> GoMap:
 
 
 def _dig(*arguments: Any) -> Any:
-    """Run `dig key … fallback map`: return the value at these keys in nested maps, or the fallback
-    if a key is missing.
+    """Run `dig key … fallback map`: follow these keys through nested maps, and return the value, or
+    the fallback if a key is missing.
     """
     *keys, fallback, value = arguments
     for key in keys:
@@ -149,7 +149,7 @@ def _dig(*arguments: Any) -> Any:
 def _merge_into(target: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
     """Run `merge` or, with `overwrite`, `mergeOverwrite`, which change and return the first map.
 
-    Nested maps are merged too. Without `overwrite`, only missing and empty values are set.
+    Nested maps are merged, too. Without `overwrite`, only missing and empty values are set.
     """
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")
@@ -197,7 +197,7 @@ def _omit(map_value: Any, *keys: Any) -> AnyMap:
 
 
 def _equality_text(value: Any) -> str:
-    """Return a string that is the same for all values that `deepEqual` considers equal.
+    """Return a string that is the same for any two values that `deepEqual` considers equal.
 
     An int and a float have different strings.
     """
@@ -205,7 +205,7 @@ def _equality_text(value: Any) -> str:
 
 
 def _distinct_items(values: Any) -> list[Any]:
-    """Run `uniq`: return the items of a list, each once."""
+    """Run `uniq`: return the items of a list, without duplicates."""
     item_by_text: dict[str, Any] = {}
     for value in items(values):
         item_by_text.setdefault(_equality_text(value), value)
@@ -213,7 +213,7 @@ def _distinct_items(values: Any) -> list[Any]:
 
 
 def _without(values: Any, *unwanted: Any) -> list[Any]:
-    """Run `without`: return the items of a list that do not equal an unwanted value."""
+    """Run `without`: return the items of a list, without those that equal an unwanted value."""
     unwanted_texts = set(map(_equality_text, unwanted))
     return [value for value in items(values) if _equality_text(value) not in unwanted_texts]
 
@@ -223,7 +223,7 @@ def _has(value: Any, values: Any) -> bool:
 
 
 def _slice(values: Any, *bounds: Any) -> Any:
-    if values == []:  # sprig returns nil, whatever the bounds are
+    if values == []:  # sprig returns nil, regardless of the bounds
         return None
     return cut(items(values), *map(_as_integer, bounds))
 
@@ -255,7 +255,7 @@ def _plain_json(value: Any) -> Any:
         """
         nonlocal remaining_characters
         size = len(original) if isinstance(original, str) else 0
-        remaining_characters -= size + 2  # also for punctuation
+        remaining_characters -= size + 2  # also count the punctuation
         if remaining_characters < 0 or depth > DEEPEST:
             raise FailedTemplate("the value is too large")
         if isinstance(original, Mapping):
@@ -275,9 +275,9 @@ def _plain_json(value: Any) -> Any:
 
 
 def _json_text(value: Any, line_start: str) -> str:
-    """Return plain data as JSON, formatted as in Go.
+    """Return plain data as JSON, formatted as Go does.
 
-    `line_start` is "" for JSON in one line. For indented JSON, it is a line break and the current
+    `line_start` is "" for JSON on one line. For indented JSON, it is a line break and the current
     indentation.
     """
     if isinstance(value, float):
@@ -305,7 +305,7 @@ def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: boo
     """Run `toJson` and its variants.
 
     With `pretty`, the JSON is indented. With `escape`, characters that are special in HTML are
-    escaped. The variants without `must` return "" for a value that JSON cannot represent.
+    escaped. For a value that JSON cannot represent, the variants without `must` return "".
     """
     line_start = "\n" if pretty else ""
     try:

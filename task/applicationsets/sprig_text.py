@@ -76,7 +76,7 @@ def slugify(*arguments: Any) -> str:
     `salt-and-pepper` for `Salt & Pepper`.
 
     With whole words, a name that is too long is cut at a `-`, if it has one. Without arguments,
-    returns "". A length of 0 or less is no limit.
+    returns "". A length of 0 or less means no limit.
     """
     if not arguments:
         return ""
@@ -115,9 +115,9 @@ def _trunc(length: Any, value: Any) -> str:
 
 
 def _substr(start: Any, end: Any, value: Any) -> str:
-    """Run `substr`: return the part of a string from `start` to `end`, which are in bytes.
+    """Run `substr`: return the part of a string from `start` to `end`, both in bytes.
 
-    A negative start means the start of the string, and a negative end its end.
+    A negative `start` means the start of the string, and a negative `end` means its end.
     """
     raw = go_bytes(text(value))
     start_position = number(start)
@@ -130,14 +130,14 @@ def _substr(start: Any, end: Any, value: Any) -> str:
 
 
 def _abbrev(left: int, width: Any, value: Any) -> str:
-    """Run `abbrev` and `abbrevboth`: return a string shortened to `width` bytes, with `...` in
-    place of each removed part.
+    """Run `abbrev` and `abbrevboth`: return a string shortened to `width` bytes, with each removed
+    part replaced by `...`.
 
     The part that is kept begins at `left`, or earlier if the string ends too soon.
     """
     raw = go_bytes(text(value))
     size = number(width)
-    smallest_size = 7 if left > 0 else 4  # one byte, and the dots on both sides or at the end
+    smallest_size = 7 if left > 0 else 4  # one byte, plus the dots on both sides or at the end
     if size < smallest_size or len(raw) <= size:
         return value  # type: ignore[no-any-return]
     # The comments below show `abbrevboth left 9 "abcdefghijklmno"`.
@@ -152,14 +152,14 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
 
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
-    """Run `wrap` and `wrapWith`: return a string with line breaks in place of spaces, so that lines
-    have at most `width` bytes.
+    """Run `wrap` and `wrapWith`: return a string with some spaces replaced by line breaks, so that
+    each line has at most `width` bytes.
 
     `end` is the line break. With `cut`, words that are too long are cut.
     """
     raw = go_bytes(text(value))
     longest = max(number(width), 1)
-    start = 0  # of the next line
+    start = 0  # start of the next line
     lines: list[bytes] = []
     while len(raw) - start > longest:
         if raw[start] == ord(" "):  # no line begins with a space
@@ -183,8 +183,8 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Run `duration`: return whole seconds in Go's format, such as `1h2m3s`. Any other value counts
-    as 0.
+    """Run `duration`: return a whole number of seconds in Go's format, such as `1h2m3s`. Any other
+    value counts as 0.
     """
     is_numeric_text = isinstance(value, str) and _SECONDS.fullmatch(value) is not None
     is_number = named(value) == "int" or is_numeric_text
@@ -261,8 +261,8 @@ def _join(separator: Any, values: Any) -> str:
 def _split_at(separator: Any, value: Any, most: int = -1) -> list[str]:
     """Run `splitList`: return the parts of a string between separators.
 
-    It is split at most `most` times; -1 means no limit. With an empty separator, the parts are the
-    characters.
+    The string is split at most `most` times; -1 means no limit. With an empty separator, the parts
+    are the characters.
     """
     if not text(separator):
         return list(text(value))
@@ -308,11 +308,12 @@ def _regex(pattern: str) -> Any:
 
 
 def _matches(pattern: Any, value: Any) -> Iterator[Any]:
-    """Return an iterator over the matches that Go finds: no empty match right after another one.
+    """Return an iterator over the matches that Go finds, which never include an empty match right
+    after another match.
 
     In "baac", `a*` matches "" before the b, "aa", and "" at the end, but not "" before the c.
     """
-    end = -1  # of the last match
+    end = -1  # end of the last match
     for match in _regex(text(pattern)).finditer(text(value)):
         is_empty = match.start() == match.end()
         follows_another = match.start() == end
@@ -333,7 +334,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     With `literal`, run `regexReplaceAllLiteral`, which keeps `$1` in `new` as it is.
     """
     parts = []
-    end = 0  # of the last match
+    end = 0  # end of the last match
     replaced_size = 0
     for match in _matches(pattern, value):
         replacement = text(new) if literal else _expand_groups(text(new), match)
@@ -347,7 +348,8 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
 
 
 def _expand_groups(template: str, match: Any) -> str:
-    """Return a replacement with the groups of a match in place of `$1`, `${1}`, and `${name}`.
+    """Return a replacement in which `$1`, `${1}`, and `${name}` are replaced by the groups of a
+    match.
 
     `$$` becomes `$`, and an unknown group an empty string.
     """
@@ -370,13 +372,13 @@ def _expand_groups(template: str, match: Any) -> str:
 def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
     """Run `regexSplit`: return the parts of a string between matches of a pattern.
 
-    `most` is the maximum number of parts; a negative number is no limit.
+    `most` is the maximum number of parts; a negative number means no limit.
     """
     limit = number(most)
     if limit == 0:
         return []
     parts: list[str] = []
-    end = 0  # of the last separator
+    end = 0  # end of the last separator
     whole = text(value)
     for separator in _matches(pattern, value):
         if separator.end() == 0:  # an empty match at the start
@@ -475,7 +477,7 @@ def _begins_like_scheme(path: str) -> bool:
 
 
 def _hostname(host: str) -> str:
-    """Return a host without its port, and an IPv6 address without its brackets."""
+    """Return a host without its port. An IPv6 address is returned without its brackets."""
     colon = host.rfind(":")
     has_port = colon >= 0 and _PORT.fullmatch(host[colon:]) is not None
     hostname = host[:colon] if has_port else host
@@ -511,7 +513,7 @@ def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
     if path != "*":  # Go does not escape it, because it is the path of the request `OPTIONS *`
         path = _percent_escape(path, _IN_PATH)
     authority = ""
-    needs_authority = bool(host or user or (scheme and path))  # `file:///path` has an empty one
+    needs_authority = bool(host or user or (scheme and path))  # it is empty in `file:///path`
     if needs_authority:
         user_prefix = f"{user}@" if user else ""
         authority = f"//{user_prefix}{_percent_escape(host, _IN_HOST)}"
@@ -561,10 +563,10 @@ def _userinfo(value: str) -> str:
 
 
 def _host_with_port(scheme: str, host: str) -> str:
-    """Return the unescaped host with its port. Raises FailedTemplate if one of them is invalid."""
+    """Return the unescaped host with its port. Raises FailedTemplate if either is invalid."""
     is_ipv6 = "[" in host
     if is_ipv6:
-        port_start = host.rfind("]") + 1  # without a `]`, all of it, which is not a valid port
+        port_start = host.rfind("]") + 1  # without a `]`, the whole host, which is not a valid port
     elif scheme in ("http", "https"):
         port_start = host.find(":")  # for these, Go does not allow a second `:`
     else:

@@ -38,7 +38,7 @@ _IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway only supports these full names (argo-cd server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
-CRASHED = 3  # pods to read for the exit codes of their containers
+CRASHED = 3  # how many pods to read for their containers' exit codes
 REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer still completes
 _TOKEN = (
     "create a token with argocd account generate-token, and pass it in"  # noqa: S105
@@ -63,7 +63,7 @@ _DENIED_MESSAGE = re.compile(
 class ArgoCDApi:
     """An Argo CD server.
 
-    Thread-safe. Errors are `SourceError`s: no access, down, not found.
+    Thread-safe. All errors are `SourceError`s: no access, server down, or not found.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class ArgoCDApi:
         _check_files_of(self._connection)
         self.namespace = namespace
         self._http = self._client(limits, log)
-        # wait less for a refresh than for other requests, because it completes without us
+        # do not wait as long for a refresh as for other requests: it completes without us
         refresh_limits = replace(limits, silence=min(limits.silence, REFRESH_PATIENCE))
         self._refresh_http = self._client(refresh_limits, log)
 
     def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
-        """Return an HTTP client for the server. It sends the credentials with each request."""
+        """Return an HTTP client that sends the credentials with each request to the server."""
         certificate = None
         if self._connection.certificate:
             certificate = (self._connection.certificate, self._connection.key)
@@ -106,9 +106,9 @@ class ArgoCDApi:
         )
 
     def _login(self) -> dict[str, str]:
-        """Return the HTTP headers with the token, and the headers set by the user.
+        """Return the HTTP headers: the one with the token, and those set by the user.
 
-        All are sent only to this origin, because headers may contain a proxy's credentials.
+        They are sent only to this origin, because the user's may contain a proxy's credentials.
         """
         headers = {name: value.reveal() for name, value in self._connection.headers}
         token = self._token()
@@ -150,13 +150,13 @@ class ArgoCDApi:
         namespace: str = "",
     ) -> list[dict[str, Any]]:
         """Return the Applications that the token has access to, each with only these `fields`, such
-        as "metadata.name". With empty `fields`, each is complete.
+        as "metadata.name". If `fields` is empty, each Application is complete.
 
         `projects`, `selector`, and `namespace` narrow the list, unless they are empty.
         """
         requested_fields = None  # parameters that are None are not sent
         if fields:
-            # the list's own version comes first, as in the requests of Argo CD's UI
+            # the version of the list comes first, as in the requests of Argo CD's UI
             names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
             requested_fields = ",".join(names)
         params: dict[str, Any] = {
@@ -191,8 +191,8 @@ class ArgoCDApi:
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application.
 
-        With the project, a missing Application raises `AbsentError`; without it, Argo CD returns
-        "forbidden".
+        A missing Application raises `AbsentError` if the project is given. Otherwise, Argo CD
+        returns "forbidden".
         """
         params = {**self._namespace_param(namespace), "project": project or None}
         permission, subject = self._permission("get", namespace, name)
@@ -203,12 +203,12 @@ class ArgoCDApi:
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Have Argo CD compare the Application with Git now. Return when the comparison is done, or
-        after a while if it takes long.
+        stop waiting if it takes too long.
         """
         params = {"refresh": "normal", **self._namespace_param(namespace)}
         permission, subject = self._permission("get", namespace, name)
         try:
-            # not again: a refresh that has begun completes, even if the response is late
+            # do not retry: once started, a refresh completes even if the response is late
             response = self._refresh_http.ask(
                 "GET", _application_path(name), params=params, again=False
             )
@@ -216,7 +216,7 @@ class ArgoCDApi:
             if error.kind == "slow":
                 return  # Argo CD still completes the refresh
             raise unreachable(error, self._connection) from None
-        # the content does not matter, but this raises the error of an unsuccessful response
+        # the content does not matter, but this raises an error if the response is unsuccessful
         self._object_in(response, permission, subject)
 
     def patch_application(
@@ -244,15 +244,15 @@ class ArgoCDApi:
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the Application's live resources, down to its pods, each with its health.
 
-        The tree does not include exit codes of containers, so the first few crashing pods are read
-        too, and their messages are added.
+        The tree does not include the containers' exit codes, so the first few crashing pods are
+        also read, and their messages are added.
         """
         permission, subject = self._permission("get", namespace, name)
         params = self._namespace_param(namespace)
         tree = self._request_object(
             "GET", f"{_application_path(name)}/resource-tree", permission, subject, params
         )
-        for node in crashing_pods(tree)[:CRASHED]:  # each pod needs a request
+        for node in crashing_pods(tree)[:CRASHED]:  # each pod takes one request
             pod_params = {
                 **params,
                 "kind": "Pod",
@@ -260,7 +260,7 @@ class ArgoCDApi:
                 "namespace": text(node, "namespace"),
                 "resourceName": text(node, "name"),
             }
-            # without the pod, the tree is only less detailed
+            # without the pod, the tree just has less detail
             with suppress(SourceError, ValueError):
                 resource = self._request_object(
                     "GET", f"{_application_path(name)}/resource", permission, subject, pod_params
@@ -296,7 +296,8 @@ class ArgoCDApi:
         )
 
     def web(self) -> str:
-        """Return the UI's URL from Argo CD's settings, else the API's URL if people can reach it.
+        """Return the UI's URL from Argo CD's settings, or else the API's URL if people can reach
+        it.
 
         Return "" if the API's address appears to work only in the cluster. The settings can be read
         without a token.
@@ -344,8 +345,8 @@ class ArgoCDApi:
         *,
         patched: bool = False,
     ) -> dict[str, Any]:
-        """Return the JSON object in a successful response. Raises the error that describes any
-        other response.
+        """Return the JSON object in a successful response. For any other response, raises the error
+        that describes it.
 
         `permission`, `subject`, and `patched` (whether the request was a patch) are for the error.
         """
@@ -371,7 +372,7 @@ class ArgoCDApi:
         """Return the RBAC permission that an action on an Application requires, and the
         Application's `namespace/name`.
 
-        In the permission, the control plane's own namespace is omitted.
+        The permission omits the control plane's own namespace.
         """
         is_in_other_namespace = namespace not in ("", self.namespace)
         object_name = f"{namespace}/{name}" if is_in_other_namespace else name
@@ -405,7 +406,7 @@ def _application_path(name: str) -> str:
 
 
 def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
-    """Return the error for a request that did not get a response, with a hint for its cause."""
+    """Return the error for a request that did not get a response, with a hint about the cause."""
     message = f"Argo CD: {error.message}"
     if error.kind == "tls":
         hint = (
@@ -423,7 +424,7 @@ def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
             message,
             hint="select fewer Applications: --project, --selector, --namespace",
         )
-    # a slow server has been reached, so TLS is not the problem
+    # a slow server was reached, so TLS is not the problem
     may_lack_tls = error.kind != "slow" and not connection.plaintext
     plaintext_hint = " (and --argocd-plaintext)" if may_lack_tls else ""
     return SourceDownError(message, hint=f"{_SERVER_HINT}{plaintext_hint}")
@@ -464,7 +465,7 @@ def explained(
         return _unauthenticated_error(message, connection)
     if response.status == 403:
         return _forbidden_error(message, permission, subject)
-    if response.status == 404 and code == _NOT_FOUND:  # a proxy's 404 does not have the code
+    if response.status == 404 and code == _NOT_FOUND:  # a proxy's 404 does not have this code
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in lowercase_message:
         return UsageError(
@@ -476,7 +477,7 @@ def explained(
 
 
 def _redirect_error(response: Response, connection: Connection) -> SourceAccessError:
-    """Return the error for a response from a different server than the configured one."""
+    """Return the error for a response from a server other than the configured one."""
     if connection.plaintext:
         hint = "omit --argocd-plaintext"
     else:
@@ -523,7 +524,7 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
             full_message,
             hint="the Application is not structured as Image Update expects: write to Git instead",
         )
-    # A refresh writes an annotation, so even a GET can meet a conflict.
+    # A refresh writes an annotation, so even a GET can run into a conflict.
     if status in (409, 429) or status >= 500:
         return SourceDownError(full_message, hint="run it again")
     if status == 404:
@@ -536,7 +537,7 @@ def _forbidden_error(message: str, permission: str, subject: str) -> SourceAcces
     requires, and `subject` is the object that it is about.
 
     Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it. If
-    its message does not name the missing permission, both causes are possible.
+    its message does not name the missing permission, it could be either.
     """
     denied = _DENIED_MESSAGE.search(message)
     if not denied:

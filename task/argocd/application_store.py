@@ -1,7 +1,7 @@
 """Reads and patches live Applications. A patch for an outdated resourceVersion raises `Outpaced`.
 
-Both go through Argo CD's API or Kubernetes. `ClusterApplications` implements the methods of Argo
-CD's API with Kubernetes, and finds an Application's pods by their owners.
+Reads and patches go through Argo CD's API or Kubernetes. `ClusterApplications` implements the
+methods of Argo CD's API with Kubernetes, and finds an Application's pods by their owners.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _PODS_HINT = {
     )
 }
 _MOST_PODS = 2_000  # pods to check in a namespace
-_TRIES = 4  # attempts to request a refresh while others are changing the object
+_TRIES = 4  # attempts to request a refresh while other programs keep changing the object
 REFRESH = "argocd.argoproj.io/refresh"
 # Since 3.6, Argo CD removes a refresh request only if it still has the timestamp from the start of
 # the refresh (argo-cd 28392). Without the timestamp, a request during a refresh is lost. Older
 # versions ignore it.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
-# Argo CD 3.3 and 3.4 check the dry source of a hydrated Application only if this is requested too;
+# Argo CD 3.3 and 3.4 check the dry source of a hydrated Application only if this is also requested;
 # later versions check it every few minutes. Argo CD's API sets both.
 HYDRATE = "argocd.argoproj.io/hydrate"
 HYDRATE_STAMP = "argocd.argoproj.io/hydrate-timestamp"
@@ -82,7 +82,7 @@ class ApplicationApi(Protocol):
     ) -> JsonObject:
         """Apply a JSON patch, and return the changed Application.
 
-        Raises `Outpaced` if a test in it fails.
+        Raises `Outpaced` if one of the patch's tests fails.
         """
 
     def refresh_application(self, namespace: str, name: str) -> None:
@@ -105,7 +105,7 @@ class ApplicationStore:
     """Reads and patches one Application at a time."""
 
     def __init__(self, api: ApplicationApi, *, atomic: bool) -> None:
-        """`atomic`: a patch only changes the tested version.
+        """With `atomic`, a patch changes only the tested version.
 
         Kubernetes guarantees that; Argo CD's API does not.
         """
@@ -133,7 +133,7 @@ class ApplicationStore:
         """Apply JSON patch operations to the Application if it still has this resourceVersion
         (`version`).
 
-        Return whether the patch was atomic, so that it cannot have overwritten another change.
+        Return whether the patch was atomic. If so, it cannot have overwritten another change.
         Raises `Outpaced` if the Application has a different version.
         """
         # the first operation makes the whole patch fail for any other version
@@ -222,8 +222,8 @@ class PreferredStore:
 
 
 class ClusterApplications:
-    """Applications in Kubernetes, with the methods of Argo CD's API. Information that only Argo CD
-    has is left unknown.
+    """Applications in Kubernetes, with the methods of Argo CD's API. Anything that only Argo CD
+    knows is left unknown.
     """
 
     def __init__(
@@ -232,11 +232,11 @@ class ClusterApplications:
         home: str = "argocd",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`home`: the control plane's namespace, which has the AppProjects."""
+        """`home` is the control plane's namespace, where the AppProjects are."""
         self._cluster = cluster
         self._argocd_namespace = home
         self._now = now
-        self._pods_forbidden = False  # set once listing pods is forbidden
+        self._pods_forbidden = False  # set once a request to list pods was forbidden
 
     def get_application(self, namespace: str, name: str, project: str = "") -> JsonObject:  # noqa: ARG002
         """Return the whole Application; the project is ignored. Raises `AbsentError`."""
@@ -263,7 +263,7 @@ class ClusterApplications:
     ) -> JsonObject:
         """Apply a JSON patch, and return the changed Application.
 
-        Raises `Outpaced` if a test in it fails.
+        Raises `Outpaced` if one of the patch's tests fails.
         """
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
@@ -283,7 +283,7 @@ class ClusterApplications:
         Application.
 
         Timestamps are set to now, and other annotations to "normal". Raises `SourceDownError` if
-        other programs change the Application at each of several attempts.
+        several attempts fail because other programs keep changing the Application.
         """
         annotations = dict.fromkeys(keys, "normal")
         now = self._now().isoformat()
@@ -316,8 +316,8 @@ class ClusterApplications:
         return {"nodes": pod_nodes}
 
     def sync_windows(self, namespace: str, name: str) -> JsonObject:
-        """Return the sync windows of the Application's AppProject, and the reason why they block
-        it.
+        """Return the sync windows of the Application's AppProject, and why they block the
+        Application.
 
         Raises `SourceError`.
         """
@@ -364,7 +364,8 @@ def workloads(application: JsonObject) -> dict[str, set[tuple[str, str]]]:
 
 
 def nodes(pods: Iterable[JsonObject], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a node, as in Argo CD's resource tree, for each unhealthy pod of these workloads.
+    """Return a node, like those in Argo CD's resource tree, for each unhealthy pod of these
+    workloads.
 
     `owners` are the workloads, such as ("Deployment", "web"). A node has the reason why its pod is
     waiting, or its exit code.
@@ -429,8 +430,8 @@ def pod_problem(status: JsonObject) -> tuple[str, str]:
 
 
 def _described_crash(container: JsonObject) -> str:
-    """Return how a container last ended, if that was a failure: "container web exited with code
-    1". Otherwise, return "".
+    """Return a description of a container's last failure, such as "container web exited with code
+    1", or "" if it did not fail.
     """
     for state in ("state", "lastState"):  # it may be running again
         termination = mapping(container, state, "terminated")

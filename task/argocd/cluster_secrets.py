@@ -1,8 +1,8 @@
 """Credentials in a cluster: Argo CD's repository secrets, and secrets set in annotations.
 
 The owner of an Application is not trusted. Only secrets in the Application's own namespace and in
-the control plane's are read, and Argo CD's own secrets are used only for their purpose. Servers are
-verified with Argo CD's known hosts and certificates.
+the control plane's are read, and Argo CD's own secrets are used only for their intended purpose.
+Servers are verified with Argo CD's known hosts and certificates.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ClusterSecrets:
         self._config_maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
-        """Return the credentials that Argo CD uses for the repository at this URL, or None if they
-        do not exist or we are not allowed to read them.
+        """Return the credentials that Argo CD uses for the repository at this URL, or None if there
+        are none or we are not allowed to read them.
         """
         with self._lock:
             if self._repo_secrets is None:  # the first use
@@ -80,7 +80,7 @@ class ClusterSecrets:
         own namespace. `namespace` and `project` are the Application's.
 
         Raises `AnnotationError` if the Application is not allowed to use the secret for this URL,
-        and `CredentialsError` if the secret is missing or does not have what the URL needs.
+        and `CredentialsError` if the secret is missing or lacks what the URL needs.
         """
         secret_namespace, name = secret_place(place, namespace)
         secret = f"{secret_namespace}/{name}"
@@ -179,7 +179,7 @@ class ClusterSecrets:
         return tuple(secrets)
 
     def _secrets_of_kind(self, kind: str) -> Iterator[RepoSecret]:
-        """Yield Argo CD's secrets of this kind, which is the value of a label: `repository` or
+        """Yield Argo CD's secrets of this kind (the value of a label): `repository` or
         `repo-creds`.
 
         Secrets that are not for Git are omitted, and invalid ones are logged and omitted. Raises
@@ -198,8 +198,8 @@ class ClusterSecrets:
                 yield secret
 
     def _with_server_settings(self, credentials: RepoCredentials, url: str) -> RepoCredentials:
-        """Return the credentials with the data for verifying the URL's server, from Argo CD's
-        ConfigMaps: its certificate authorities for an HTTP URL, or else SSH known hosts.
+        """Return the credentials, plus the data from Argo CD's ConfigMaps that is needed to verify
+        the URL's server: certificate authorities for an HTTP URL, or else SSH known hosts.
         """
         if url.lower().startswith(("https://", "http://")):
             host = split(url).host.strip("[]")  # the ConfigMap's keys are hosts without ports
@@ -232,7 +232,7 @@ def _decoded_values(item: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of a secret's decoded values that are UTF-8 text, as all credentials are."""
+    """Return only those decoded values of a secret that are UTF-8 text. All credentials are."""
     texts = {}
     for key, content in _decoded_values(item).items():
         try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from task.errors import Malformed
 from task.secret import Secret
 
-# the argocd command's other ways to connect
+# other ways in which the argocd command can connect
 _UNSUPPORTED_WAYS = (
     "core",
     "port-forward",
@@ -108,8 +108,8 @@ def _with_checked_server(connection: Connection) -> Connection:
 
 
 def _check_scheme(scheme: str, host: str, *, plaintext: bool) -> None:
-    """Raise `Malformed` for a scheme that is not supported, or that sends the token unencrypted
-    although this is not allowed (`plaintext`).
+    """Raise `Malformed` for a scheme that is not supported, or that would send the token
+    unencrypted when this is not allowed (`plaintext`).
     """
     if scheme not in ("https", "http"):
         raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "use HOST[:PORT]")
@@ -121,7 +121,8 @@ def _check_scheme(scheme: str, host: str, *, plaintext: bool) -> None:
 
 
 def parse_options(argocd_opts: str) -> Connection:
-    """Parse the variable `ARGOCD_OPTS`, which has the argocd command's flags, quoted as in a shell.
+    """Parse the variable `ARGOCD_OPTS`, which holds the argocd command's flags, quoted as in a
+    shell.
 
     Raises `Malformed` for values that the command also rejects.
     """
@@ -153,8 +154,8 @@ def parse_options(argocd_opts: str) -> Connection:
 
 
 def _headers_in(values: Sequence[str]) -> list[str]:
-    """Return the headers in the values of `--header`. Like the command, accept several headers in
-    one value: one line of CSV. Raises `Malformed` for a value with several lines.
+    """Return the headers in the values of `--header`. Like the argocd command, accept several
+    headers in one value, as a line of CSV. Raises `Malformed` for a value with several lines.
     """
     headers: list[str] = []
     for value in values:
@@ -175,7 +176,7 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     A flag without a value is "true". Raises `Malformed` for anything else.
     """
     pending_name = ""  # the name of a flag whose value may be the next argument, or ""
-    for argument in (*arguments, "--"):  # the "--" is not yielded: it only ends the last flag
+    for argument in (*arguments, "--"):  # not yielded: the "--" only ends the last flag
         is_flag = argument.startswith(("--", "-H"))
         if not is_flag:  # it must be the value of the flag before it
             if not pending_name:
@@ -203,7 +204,7 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _name_and_value(flag: str) -> tuple[str, str | None]:
-    """Return a flag's name and value. The value is None if the flag does not contain it."""
+    """Return a flag's name and value. The value is None if it is not part of the flag."""
     if flag.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE, -H NAME:VALUE
         attached = flag.removeprefix("-H")
         return "header", (attached.removeprefix("=") if attached else None)

@@ -39,7 +39,7 @@ def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
     # "apps:argoproj.io/Application:argocd/web", if `apps` is the parent
     tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
     parent_name, _, tracked_object = tracking_id.partition(":")
-    # no annotation, or one that was copied from another kind of object
+    # no annotation, or one copied from an object of another kind
     if not tracked_object.startswith("argoproj.io/Application:"):
         parent_name = text(metadata, "labels", "app.kubernetes.io/instance")
     parent_namespace, _, name = parent_name.rpartition("_")
@@ -135,9 +135,9 @@ def _rules_ignore(rules: Iterable[JsonObject], field: str) -> bool:
     """Return whether one of Argo CD's rules for ignoring differences may apply to the field, such
     as `spec.source.helm.parameters`.
 
-    A rule ignores fields by their managers, by JSON pointers, or by jq expressions. Managers and jq
-    expressions are not evaluated: a rule with managers counts, and so does a jq expression that
-    contains `source`, or is `.spec`.
+    A rule selects fields by their managers, by JSON pointers, or by jq expressions. Managers and jq
+    expressions are not evaluated: any rule with managers counts, and so does any jq expression that
+    contains `source` or is `.spec`.
     """
     # with a slash at the end, so that only whole names match
     field_pointer = f"/{field.replace('.', '/')}/"
@@ -168,7 +168,7 @@ def _was_applied(item: JsonObject, field: str) -> bool:
     try:
         value: Any = parsed_json(text(annotations, LAST_APPLIED))
     except ValueError:
-        return True  # without the annotation, it was applied in a different way
+        return True  # without the annotation, it was applied some other way
     for part in field.split("."):  # a part is a key, or an index: `spec.sources.0.helm`
         if isinstance(value, dict):
             value = value.get(part)
@@ -181,8 +181,8 @@ def _was_applied(item: JsonObject, field: str) -> bool:
 
 def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
     """Return the ids of the GPG keys whose signatures an AppProject accepts, or () if it does not
-    require signatures. Argo CD does not sync the project's Applications to a commit without a
-    signature by one of these keys.
+    require signatures. Argo CD does not sync the project's Applications to a commit that is not
+    signed with one of these keys.
 
     `repo` is the URL in the Application's source. `sourceIntegrity` (since 3.5) requires signatures
     per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are never
@@ -208,8 +208,8 @@ def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Return whether one of the `keys` is also one of the `wanted` keys. Each of them is the id of
-    a GPG key, or its fingerprint, which ends with the id.
+    """Return whether one of the `keys` is also one of the `wanted` keys. Each is a GPG key's id, or
+    its fingerprint, which ends with the id.
     """
     wanted_ids = {key[-_ID_DIGITS:].upper() for key in wanted}
     ids = {key[-_ID_DIGITS:].upper() for key in keys}
@@ -217,13 +217,13 @@ def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
 
 
 def _key_ids(keys: Sequence[Any]) -> tuple[str, ...]:
-    """Return the ids without their prefix `0x`, and without empty and malformed entries."""
+    """Return the ids without their `0x` prefix, omitting empty and malformed entries."""
     ids = (key.removeprefix("0x").strip() for key in keys if isinstance(key, str))
     return tuple(filter(None, ids))
 
 
 def _globs_allow(globs: Sequence[str], repo: str) -> bool:
-    """Return whether a glob matches the repository's URL, and no glob with `!` excludes it.
+    """Return whether a glob matches the repository's URL and no glob with `!` excludes it.
 
     `*` also matches slashes.
     """

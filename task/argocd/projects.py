@@ -1,4 +1,5 @@
-"""Finds out what an AppProject forbids: syncing at a time, or deploying to a destination. Pure.
+"""Finds out what an AppProject forbids: syncing at a given time, or deploying to a destination.
+Pure.
 
 Anything that cannot be computed from the AppProject alone is unknown, and is not reported.
 """
@@ -28,9 +29,9 @@ def sync_windows(
 ) -> dict[str, Any]:
     """Return an Application's sync windows in the form of Argo CD's API.
 
-    `project` is its AppProject, which declares windows for syncing ("allow") and for not syncing
-    ("deny"). `application` is its name, and `to` is its destination. In addition to the API's keys,
-    `because` is why the windows prevent a sync now, or "".
+    `project` is its AppProject, which declares windows when syncs are allowed ("allow") or
+    forbidden ("deny"). `application` is its name, and `to` is its destination. In addition to the
+    API's keys, `because` is why the windows prevent a sync now, or "".
 
     Return {} if unknown: the AppProject could not be read, or has a schedule that is not a
     five-field cron expression.
@@ -92,7 +93,7 @@ def _why_blocked(
     last_deny_end: str,
     allow_starts: Iterable[str],
 ) -> str:
-    """Return which window prevents Argo CD from syncing, and until when; "" if none does.
+    """Return which window prevents Argo CD from syncing, and until when, or "" if none does.
 
     `last_deny_end` is when the last active deny window ends, or "" if none is active.
     `allow_starts` are the times when the inactive allow windows start, or "" for never.
@@ -158,7 +159,7 @@ def _is_window_for(sync_window: JsonObject, application: str, to: Destination) -
     """Return whether a sync window is for an Application with this name and destination.
 
     A window has up to three lists of globs: for the Application's name, its namespace, and its
-    cluster. At least one glob must match, or, with `andOperator`, one glob in each of its lists.
+    cluster. At least one glob must match or, with `andOperator`, at least one in each list.
     """
     values_by_list = {
         "applications": (application,),
@@ -193,7 +194,7 @@ def _is_own_cluster(to: Destination) -> bool:
 
 
 def _glob_matches(glob: object, values: Iterable[str]) -> bool:
-    """Return whether a glob matches one of the values. Anything but a string does not match."""
+    """Return whether a glob matches one of the values. Values that are not strings never match."""
     if not isinstance(glob, str):
         return False
     return any(fnmatchcase(value, glob) for value in values)
@@ -274,7 +275,7 @@ def hindrance_of(
     """Return what prevents Argo CD from deploying to an Application's destination (`to`) now, and a
     hint about what to do.
 
-    Either the AppProject does not permit the destination, or a sync window blocks it. Return
+    Either the AppProject does not permit the destination, or a sync window blocks the sync. Return
     ("", "") if nothing in the AppProject is known to prevent it.
     """
     if refuses_destination(project, to):

@@ -1,9 +1,9 @@
 """Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules, and
 passes them to git.
 
-A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that start with its
-own. A secret with a project is only for that project's Applications. Values are wrapped
-immediately, so they are never shown.
+A `repository` secret is for one URL. A `repo-creds` secret is for all URLs that start with its own.
+A secret with a project is only for that project's Applications. Values are wrapped immediately, so
+they are never shown.
 
 An annotation may also refer to such a secret. Its author may not be trusted, so `may_log_in` is
 stricter than Argo CD.
@@ -32,7 +32,7 @@ REPOSITORY = "repository"
 TEMPLATE = "repo-creds"  # values of the label
 # the secrets that Argo CD's source hydrator uses to push
 _KINDS_FOR_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
-# These have no such label, but give access to Argo CD itself.
+# These do not have the label, but they give access to Argo CD itself.
 _SECRETS_WITHOUT_LABEL = (
     "argocd-secret",
     "argocd-notifications-secret",
@@ -117,11 +117,11 @@ def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | N
 
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
-    """Return a repository's credentials: from its own secret, else from the longest template that
-    matches its URL, or None if neither exists.
+    """Return a repository's credentials, from its own secret or else from the longest template that
+    matches its URL. Return None if neither exists.
 
-    A template is a `repo-creds` secret, for all URLs that start with its own. If the repository's
-    own secret does not have credentials, they come from a template, as in Argo CD. Secrets for
+    A template is a `repo-creds` secret, for all URLs that start with its own. As in Argo CD, if the
+    repository's own secret does not have credentials, they come from a template. Secrets for
     projects other than `project` are never used.
     """
     repository_url = argo_cd_url(url)
@@ -130,10 +130,10 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
         return own
     template = _template_credentials(secrets, repository_url, project)
     if template is None:
-        return own  # which may still say how to reach the server
+        return own  # it may still say how to reach the server
     if own is None:
         return template
-    # only the template has credentials, but the own secret may say how to reach the server
+    # only the template has credentials, but the repository's secret may say how to reach the server
     proxy_source = own if own.proxy else template
     return replace(
         template,
@@ -150,7 +150,7 @@ def _own_credentials(
 ) -> RepoCredentials | None:
     """Return the credentials in the repository's own secret, or None if it does not have one.
 
-    A secret for the project is preferred to a secret without a project.
+    A secret for the project takes precedence over one without a project.
     """
     if not repository_url:  # not a URL; it would match every secret without a URL
         return None
@@ -201,7 +201,7 @@ def may_log_in(
     url: str,
     project: str,
 ) -> None:
-    """Raise `AnnotationError` unless an Application is allowed to use this Argo CD secret as its
+    """Raise `AnnotationError` if an Application is not allowed to use this Argo CD secret as its
     Git credentials.
 
     `secret` is its name, `kind` is its role (such as "repo-creds"), and `data` has its values.
@@ -222,7 +222,7 @@ def may_log_in(
     secret_url = argo_cd_url(data.get("url", ""))
     if base_kind == REPOSITORY:
         url_matches = repository_url == secret_url
-    else:  # unlike in Argo CD, whole folders: .../acme is not for .../acme-evil
+    else:  # unlike Argo CD, match whole folders: .../acme is not for .../acme-evil
         url_matches = repository_url.startswith(f"{secret_url.rstrip('/')}/")
     # a template for `https://` alone would match every server
     has_host = bool(login_and_host(secret_url))
@@ -240,7 +240,7 @@ def may_log_in(
 
 
 def _has_dot_segments(url: str) -> bool:
-    """Return whether a URL contains `.` or `..` as a folder, which may also be encoded as `%2e`.
+    """Return whether a URL contains `.` or `..` as a path segment, possibly encoded as `%2e`.
 
     For /acme/../evil/x in a URL, curl requests /evil/x.
     """
@@ -252,8 +252,8 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
     """Return the credentials in a secret that an annotation names (`git:secret:…`).
 
     `name` is the secret's, and `url` is the repository's. Raises `CredentialsError` if the secret
-    does not have what this kind of URL needs: an SSH key, or, for https, a username and password, a
-    token, or a GitHub App.
+    lacks what this kind of URL needs: an SSH key or, for https, a username and password, a token,
+    or a GitHub App.
     """
     credentials = _parsed_credentials(name, data)
     if is_ssh_for_argo_cd(url):
@@ -302,7 +302,7 @@ def secret_place(reference: str, namespace: str) -> tuple[str, str]:
 
 
 def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
-    """Return the settings with which git uses these credentials for the repository at this URL: SSH
+    """Return the settings that make git use these credentials for the repository at this URL: SSH
     files for an SSH URL, or else a login and HTTP settings for its server.
 
     The login is for the server without the repository's path, because the server may redirect a
@@ -322,7 +322,7 @@ def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
         variables=variables,
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _git_settings(repo_credentials, server, folder),
-        # An owner who sets a proxy and turns off verification can read the traffic, so only the
+        # An owner who sets a proxy and turns off verification could read the traffic, so only the
         # owner's own credentials are sent.
         alone=repo_credentials.owners and repo_credentials.insecure,
     )
@@ -349,7 +349,7 @@ def _app_login(credentials: RepoCredentials, app: App, server: str, ca_file: str
 
 
 def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
-    """Return (name, value) of Git's settings for this server, such as
+    """Return Git's settings for this server as (name, value), such as
     ("http.https://git.example.com.sslVerify", "false"). They include secrets.
 
     A client certificate is written to files in `folder`, which must be private.
@@ -375,7 +375,7 @@ def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> lis
 def _is_prefix(template_url: str, url: str) -> bool:
     """Return whether a template's URL is a prefix of a repository's URL.
 
-    Unlike Argo CD, compare whole hosts, because the repository's URL may not be trusted:
+    Unlike Argo CD, this compares whole hosts, because the repository's URL may not be trusted:
     `https://git.example.com` is not a prefix of `https://git.example.com.evil.org`.
     """
     if not template_url or not url.startswith(template_url):
@@ -394,7 +394,7 @@ def _parsed_credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
             f"secret {name} has tlsClientCertData or tlsClientCertKey, but not both",
             hint="add the missing field",
         )
-    # read both, so that an invalid value of either is an error
+    # read both, so that an invalid value in either is an error
     insecure = _boolean_field(name, data, "insecure")
     ignores_host_key = _boolean_field(name, data, "insecureIgnoreHostKey")
     return RepoCredentials(
@@ -460,7 +460,7 @@ def _boolean_field(name: str, data: Mapping[str, str], field: str) -> bool:
 
 def _ssh_files(credentials: RepoCredentials) -> SshFiles:
     """Return the files for ssh: the key, and either the known hosts or, for `insecure` credentials,
-    a config that ignores them. Each file is only there if its content is known.
+    a config that ignores them. A file is included only if its content is known.
 
     Raises `CredentialsError` for a bad key.
     """
@@ -496,7 +496,7 @@ def _ssh_files(credentials: RepoCredentials) -> SshFiles:
 
 
 def _write_secret(folder: str, name: str, content: str) -> str:
-    """Create a file in a folder that only the user can read, and return its path."""
+    """Create a file with mode 0600 in the folder, and return its path."""
     path = os.path.join(folder, name)
     # O_EXCL: an existing file is never overwritten
     with open(

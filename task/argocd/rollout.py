@@ -4,7 +4,7 @@ The Application goes through these steps. A refresh compares it with the new rev
 with the old revision's health). Auto-sync requests an operation, which runs and succeeds. A later
 comparison reports Synced, with the health of the applied revision (Progressing, then Healthy or
 Degraded). So Synced and Healthy are not enough: the comparison must be with the wanted revision,
-and later than the operation that applied it.
+and must be later than the operation that applied it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WEBHOOK = "admission webhook"
 class Wanted:
     """The wanted revision."""
 
-    accepts: Callable[[str], bool]  # whether a revision is or contains the wanted one
+    accepts: Callable[[str], bool]  # whether a revision is, or contains, the wanted one
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
     # whether a source with this repoURL must have the wanted revision
     applies_to: Callable[[str], bool] = lambda _url: True
@@ -57,8 +57,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Rollout:
-    """The state of a rollout. Three states end the wait, because the rollout will not continue on
-    its own.
+    """The state of a rollout. Besides success, three states end the wait, because the rollout will
+    not continue on its own.
 
     They are `failed`, `needs-sync`, and `paused` (the image is deployed, and a person or a timer
     resumes the rollout).
@@ -68,13 +68,13 @@ class Rollout:
     because: str
     hint: str = ""
     sure: bool = True  # False: it must be confirmed by a later comparison
-    slow: bool = False  # if not sure: whether it may take a minute to clear
+    slow: bool = False  # if not sure: whether the state may take a minute to clear
     stale: bool = False  # a newer comparison is needed: request a refresh
     wants: Wants = ""  # missing data that would make the result more precise
     compared_at: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # whether Argo CD has checked since that sync began (or ended), so it is not just slow
+    # whether Argo CD has checked since that sync began (or ended), and so is not just slow
     checked_since_sync: bool = False
     pods: str = ""  # problems of pods that were created since then
 
@@ -106,7 +106,7 @@ class View:
     @property
     def checked_since_sync(self) -> bool:
         """Whether Argo CD has checked the cluster since the operation (the last sync) that applied
-        a wanted revision began, or, if the operation has finished, since then.
+        a wanted revision finished or, if it is still running, since it began.
 
         Before that, a busy controller leaves stale data, such as a sync that still appears to be
         running or an outdated health status. A running operation that is being retried counts as
@@ -132,7 +132,8 @@ class View:
 
 def view_of(item: JsonObject, wanted: Wanted, tree: JsonObject) -> View:
     """Return the parts of the Application `item` that are relevant for the rollout of the wanted
-    revision, which is the one that the run waits for. `tree` has its live resources, or is {}.
+    revision (the one that the run waits for). `tree` has the Application's live resources, or is
+    {}.
     """
     status = mapping(item, "status")
     sync = mapping(status, "sync")
@@ -163,8 +164,8 @@ def judge(
     wanted: Wanted,
     details: Mapping[Wants, JsonObject] = {},
 ) -> Rollout:
-    """Return how far Argo CD is with rolling out the wanted revision (the one that the run waits
-    for) to the Application `item`.
+    """Return how far Argo CD has gotten with rolling out the wanted revision (the one that the run
+    waits for) to the Application `item`.
 
     `details` may contain "tree" (its live resources), "windows" (its sync windows), and "owner"
     (its ApplicationSet). The success or failure of an older revision does not count.
@@ -193,11 +194,11 @@ def judge(
 
 def _with_progress(rollout: Rollout, view: View) -> Rollout:
     """Return the rollout with data from the view (the relevant parts of an Application): when Argo
-    CD last compared, whether the sync of the wanted revision has begun and was checked since, and
-    which of its pods are unhealthy.
+    CD last compared, whether the sync of the wanted revision has begun, whether Argo CD has checked
+    since, and which pods are unhealthy.
     """
     hints = [rollout.hint]
-    if rollout.wants == "tree" and _waits_for_pods(view):  # the pods would show the cause
+    if rollout.wants == "tree" and _waits_for_pods(view):  # its pods would show the cause
         hints.append(text(view.tree, "hint"))  # why the tree has no pods
     pods = ""
     if view.applied_wanted:
@@ -230,7 +231,7 @@ def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
     )
     if rollout is not None:
         return rollout
-    # compared with the wanted revision, and no operation is running or failed
+    # the comparison was with the wanted revision, and no operation is running or has failed
     status = text(view.sync, "status")
     if status == "Synced":
         return _synced_rollout(view)
@@ -241,7 +242,7 @@ def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
 
 def _waits_for_pods(view: View) -> bool:
     """Return whether Argo CD may be waiting for pods to become ready: no operation is running, or
-    the running one says that it waits for a healthy state.
+    the running one says that it is waiting for a healthy state.
     """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
@@ -251,8 +252,8 @@ def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
 
     That is the wanted revision itself, unless the Application has a source hydrator. A hydrator
     renders the manifests of a "dry" commit into a "hydrated" commit, and Argo CD syncs the latter.
-    If the wanted commit does not need to be hydrated, the result is the last hydrated commit, and
-    is `tentative`: a later comparison must confirm it.
+    If the wanted commit does not need to be hydrated, the result is the last hydrated commit,
+    marked `tentative`: a later comparison must confirm it.
     """
     if not mapping(item, "spec", "sourceHydrator"):
         return wanted
@@ -283,7 +284,7 @@ def _rollout_before_hydration(item: JsonObject, wanted: Wanted) -> Rollout:
 def _needs_no_hydration(status: JsonObject, wanted: Wanted) -> bool:
     """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
 
-    Argo CD only records a commit, without hydrating it, if the commit does not change any of
+    Argo CD only records a commit, without hydrating it, if the commit does not change any of the
     `manifest-generate-paths` (Argo CD 3.5). It also records a commit just before a hydration
     begins, so the result may be wrong for a moment.
     """
@@ -310,7 +311,7 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
         return None
     if not view.is_fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    # An UnknownError is about Argo CD itself, not about the manifests, so it may go away as well.
+    # An UnknownError is about Argo CD itself, not about the manifests, so it may go away, too.
     all_are_transient = all(is_transient(problem) for problem in problems)
     only_unknown_errors = not conditions(view.status, "ComparisonError")
     if all_are_transient or only_unknown_errors:
@@ -327,9 +328,9 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
 
 
 def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None:
-    """Return the state if an operation (a sync) is running or was requested, or None if not.
+    """Return the state if an operation (a sync) is running or has been requested, or else None.
 
-    `windows` are the Application's sync windows, or {} if not known yet.
+    `windows` are the Application's sync windows, or {} if they are not known yet.
     """
     is_requested = bool(mapping(view.application, "operation"))
     has_operation = is_requested or view.running
@@ -339,7 +340,7 @@ def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None
     if "blocked by sync window" in message:
         return _blocked_rollout(windows)
     if not view.applied_wanted:
-        # Once Argo CD has compared with the wanted revision, its sync is next.
+        # Once Argo CD has compared with the wanted revision, it syncs that next.
         state: State = "progressing" if view.compares_wanted else "waiting"
         because = "a sync of another revision is running"
         return Rollout(state, f"{because}: {short_line(message)}" if message else because)
@@ -357,12 +358,12 @@ def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None
 
 
 def _retried_rollout(view: View) -> Rollout | None:
-    """Return the state if the sync has failed and Argo CD is retrying it, or None if not."""
+    """Return the state if the sync has failed and Argo CD is retrying it, or else None."""
     retry_count = view.operation.get("retryCount")
     if not isinstance(retry_count, int) or retry_count <= 0:
         return None
     # The phase stays Running until the last attempt has failed. An Application without a `retry`
-    # has five more attempts, which take five minutes.
+    # gets five more attempts, which take five minutes.
     limit = value_at(view.operation, "operation", "retry", "limit")
     has_limit = isinstance(limit, int) and limit != 0
     tries = f"{retry_count} of {limit}" if has_limit else str(retry_count)
@@ -376,7 +377,9 @@ def _retried_rollout(view: View) -> Rollout | None:
 
 
 def _blocked_rollout(windows: JsonObject) -> Rollout:
-    """Return the state if a sync window prevents the sync. `windows` are {} if not known yet."""
+    """Return the state if a sync window prevents the sync. `windows` is {} if the windows are not
+    known yet.
+    """
     return Rollout(
         "needs-sync",
         text(windows, "because") or "a sync window prevents Argo CD from syncing",
@@ -387,7 +390,7 @@ def _blocked_rollout(windows: JsonObject) -> Rollout:
 
 def _rollout_of_failed_operation(view: View) -> Rollout | None:
     """Return the state if the last operation (a sync) was for the wanted revision and failed for
-    good, or None if not.
+    good, or else None.
     """
     wanted_sync_failed = view.phase in _FAILED_PHASES and view.applied_wanted
     if not wanted_sync_failed:
@@ -408,7 +411,7 @@ def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
     """
     if view.compares_wanted and view.is_fresh:
         return None
-    if view.compares_wanted:  # but before the wait began
+    if view.compares_wanted:  # but that was before the wait began
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if wanted.needs_current_spec:
         return Rollout(
@@ -416,7 +419,7 @@ def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
             "Argo CD has not compared the changed Application yet",
             stale=True,
         )
-    # If the manifests cannot be rendered, Argo CD shows nothing else for three minutes.
+    # If the manifests cannot be rendered, Argo CD shows no other sign of it for three minutes.
     if _refresh_pending(view):
         return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
     other_revisions = ", ".join(revision[:12] for revision in revisions_of(view.sync))
@@ -441,15 +444,16 @@ def _synced_rollout(view: View) -> Rollout:
     changed_at = text(view.status, "health", "lastTransitionTime")
     health_is_current = later(view.compared_at, finished_at) or later(changed_at, finished_at)
     if not health_is_current:
-        # The health may still be outdated. All times are in whole seconds, so the same second is
-        # not enough.
+        # The health may still be outdated. All times are in whole seconds, so being in the same
+        # second is not enough.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
 
     health = text(view.status, "health", "status")
     if health == "Healthy":
-        # If there was no operation, there was nothing to apply. Another check confirms that.
+        # If there was no operation, there was probably nothing to apply. Another check confirms
+        # that.
         sync_succeeded = view.applied_wanted and view.phase == "Succeeded"
         return Rollout(
             "synced-and-healthy",
@@ -481,7 +485,7 @@ def _synced_rollout(view: View) -> Rollout:
 def _became_suspended(view: View, since: str) -> bool:
     """Return whether the Application became suspended after a given time.
 
-    Some Applications are always suspended, for example because of a suspended CronJob.
+    Some Applications are always suspended, for example because they have a suspended CronJob.
     """
     health = mapping(view.status, "health")
     if text(health, "status") != "Suspended":
@@ -500,9 +504,7 @@ def _paused_rollout(view: View) -> Rollout:
 
 
 def _pull_failure(view: View) -> Rollout | None:
-    """Return the state if pods created since the sync began cannot pull their image, or None if
-    there are no such pods.
-    """
+    """Return the state if pods created since the sync began cannot pull their image, or else None."""
     since = text(view.operation, "startedAt") if view.applied_wanted else ""
     pods = unpulled_pods(view.tree, since)
     if not pods:
@@ -529,7 +531,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
     names = joined_messages(
         [f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources]
     )
-    # a resource that requires pruning is no longer in Git
+    # `requiresPruning` means that the resource is no longer in Git
     only_pruning_is_left = bool(resources) and all(
         resource.get("requiresPruning") is True for resource in resources
     )
@@ -543,7 +545,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
         )
 
     if view.applied_wanted and view.operation_is_current:
-        # The sync succeeded (a failed one is handled before), but something still differs.
+        # The sync succeeded (a failed one was handled earlier), but something still differs.
         return _rollout_that_differs_again(view, names, heals=automated.get("selfHeal") is True)
 
     refusals = _sync_refusals(view)
@@ -565,8 +567,8 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
 
 
 def _sync_refusals(view: View) -> list[str]:
-    """Return why Argo CD does not sync the revisions of the last comparison: the messages of its
-    sync errors that contain one of these revisions.
+    """Return why Argo CD does not sync the revisions of the last comparison: the messages of the
+    sync errors that mention one of these revisions.
     """
     revisions = revisions_of(view.sync)
     messages = conditions(view.status, "SyncError")
@@ -574,8 +576,8 @@ def _sync_refusals(view: View) -> list[str]:
 
 
 def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
-    """Return the state of an Application without auto-sync, which a step of its ApplicationSet
-    (`owner`, {} if unknown) or a person has to sync.
+    """Return the state of an Application without auto-sync. A person has to sync it, or a step of
+    its ApplicationSet (`owner`, or {} if unknown).
     """
     step = step_of(owner, view.application)
     if step:
@@ -610,12 +612,12 @@ def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
 def _rollout_that_differs_again(view: View, names: str, *, heals: bool) -> Rollout:
     """Return the state if the sync of this commit succeeded, but resources still differ.
 
-    `names` are the resources, and `heals` is whether Argo CD syncs them again by itself.
+    `names` are the resources, and `heals` says whether Argo CD syncs them again on its own.
     """
     if not later(view.compared_at, text(view.operation, "finishedAt")):
         return Rollout("progressing", "synced; Argo CD has not compared it since then", stale=True)
     if _became_suspended(view, since=text(view.operation, "startedAt")):
-        return _paused_rollout(view)  # a canary changes weights that are also in Git
+        return _paused_rollout(view)  # a canary changes weights that are also set in Git
     because = "out of sync again after the sync"
     if names:
         because = f"{because}: {names}"
@@ -642,7 +644,7 @@ def _sync_result(operation: JsonObject) -> JsonObject:
 def revisions_of(sync: JsonObject) -> tuple[str, ...]:
     """Return the revisions in a sync status or a sync result, one for each source.
 
-    An Application with several sources has `revisions`, and any other has `revision`.
+    An Application with several sources has `revisions`; any other has `revision`.
     """
     revisions = sync.get("revisions")
     if isinstance(revisions, list) and revisions:
@@ -653,14 +655,14 @@ def revisions_of(sync: JsonObject) -> tuple[str, ...]:
 
 def synced_revisions(item: JsonObject, ours: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the revisions that Argo CD has synced successfully to the Application `item`, newest
-    first, without duplicates. Only sources whose URL is accepted by `ours` count.
+    first, without duplicates. Only sources whose URL `ours` accepts count.
 
     Argo CD's history does not include failed syncs, and has at most ten entries. It includes
     rollouts that failed after their sync.
     """
     newest_first: dict[str, None] = {}  # an ordered set
     for entry in reversed(mappings(item, "status", "history")):
-        sources = _compared_sources({}, entry)  # {}: an entry has its own sources
+        sources = _compared_sources({}, entry)  # {}: each entry has its own sources
         for (url, _target), revision in zip(sources, revisions_of(entry), strict=False):
             if revision and ours(url):
                 newest_first[revision] = None
@@ -693,8 +695,8 @@ def _is_for_wanted(
     """Return whether a comparison or a sync of the Application `item` was for a wanted revision.
 
     `compared` is the part of its status that contains the sources, and `revisions` has the revision
-    of each source. At least one source must be at a wanted revision, and so must all other sources
-    with its target revision (such as a branch). Sources from other repositories are ignored.
+    of each source. At least one source must be at a wanted revision, and so must all others with
+    the same target revision (such as a branch). Sources from other repositories are ignored.
     """
     if wanted.needs_current_spec and _has_other_spec(item, compared):
         return False
@@ -708,13 +710,13 @@ def _is_for_wanted(
             wanted_targets.add(target)
         else:
             other_targets.add(target)
-    # The written branch is the target revision of the sources that are at a wanted revision.
+    # The target revision of the sources at a wanted revision is the branch that was written.
     return bool(wanted_targets) and wanted_targets.isdisjoint(other_targets)
 
 
 def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
-    """Return whether Argo CD has compared or synced other sources (`compared`) than the ones that
-    the Application `item` has now.
+    """Return whether the sources that Argo CD compared or synced (`compared`) differ from those
+    that the Application `item` has now.
     """
     spec = mapping(item, "spec")
     for key in ("source", "sources"):
@@ -724,8 +726,8 @@ def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
 
 
 def _without_empty(value: object) -> object:
-    """Return a JSON value whose mappings have no empty members (null, "", false, 0, {}, and []),
-    because Argo CD drops them when it copies the spec.
+    """Return a JSON value without the empty members of its mappings (null, "", false, 0, {}, and
+    []), because Argo CD drops them when it copies the spec.
 
     An empty mapping or list becomes None.
     """
@@ -742,14 +744,14 @@ def _without_empty(value: object) -> object:
 
 
 def later(time: str, other: str) -> bool:
-    """Return whether `time` is later than `other` (RFC 3339). An unreadable time counts as earlier
-    than all others.
+    """Return whether `time` is later than `other` (RFC 3339). A time that cannot be read counts as
+    earlier than all others.
     """
     return _seconds_of(time) > _seconds_of(other)
 
 
 def _seconds_of(time: str) -> float:
-    """Return an RFC 3339 time in seconds, or 0.0 if it cannot be read."""
+    """Convert an RFC 3339 time to seconds. Return 0.0 if it cannot be read."""
     try:
         return epoch_seconds(time)
     except ValueError:

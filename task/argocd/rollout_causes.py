@@ -9,7 +9,7 @@ from typing import Any
 from task.plain_data import mappings, text
 from task.text import and_more, both_ends, one_line, without_logins
 
-JsonObject = Mapping[str, Any]  # an Application, its resource tree, or a part of such data
+JsonObject = Mapping[str, Any]  # an Application, its resource tree, or part of one of these
 LONGEST = 360
 ADVICE = "Use --debug flag to render out invalid YAML"  # all Helm errors end with this
 _PULL_PROBLEM = re.compile(
@@ -17,7 +17,7 @@ _PULL_PROBLEM = re.compile(
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
 # The repository server, or Git or a cluster behind it, was temporarily unavailable, and Argo CD
-# retries. Helm and Kustomize errors do not contain any of these.
+# will retry. Helm and Kustomize errors do not contain any of these.
 _TRANSIENT_SIGNS = (
     "code = unavailable",
     "code = deadlineexceeded",
@@ -61,7 +61,7 @@ def failure_messages(operation: JsonObject) -> tuple[str, ...]:
 
 
 def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
-    """Return messages about the unhealthy resources and pods of an Application, without duplicates.
+    """Return messages about an Application's unhealthy resources and pods, without duplicates.
 
     `status` is the Application's, and `tree` is its resource tree. Resources that are still
     progressing or suspended are only included if none is degraded or missing. The last message is
@@ -71,12 +71,12 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     messages: list[str] = []
-    listed_objects: set[tuple[str, str]] = set()  # (kind, name) of those in `messages`
+    listed_objects: set[tuple[str, str]] = set()  # (kind, name) of the resources in `messages`
     for state in ("Degraded", "Missing"):
         for resource in _in_state(state, resources):
             kind_and_name = (text(resource, "kind"), text(resource, "name"))
             message = text(resource, "health", "message")
-            # the status and the tree may have the same resource, one of them without a message
+            # the status and the tree may both have a resource, one of them without a message
             if message or kind_and_name not in listed_objects:
                 listed_objects.add(kind_and_name)
                 messages.append(short_line(_with_name(resource, message or state.lower())))
@@ -99,7 +99,7 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
 
 
 def _in_state(state: str, resources: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the resources whose health is this state."""
+    """Return the resources whose health is in this state."""
     return [resource for resource in resources if text(resource, "health", "status") == state]
 
 
@@ -107,17 +107,17 @@ def _in_state(state: str, resources: Sequence[JsonObject]) -> list[JsonObject]:
 _CAUSED_BY = re.compile(
     r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))"
 )
-# Argo CD's temporary file has a different name at each attempt.
+# Argo CD's temporary file has a different name in each attempt.
 _TEMPORARY_FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
 
 def _cleaned_message(message: str) -> str:
-    """Return a message without the name of a temporary file and the full stop."""
+    """Return a message without any temporary file's name and without the full stop."""
     return _TEMPORARY_FILE.sub("", message).strip().removesuffix(".")
 
 
 def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
-    """Return the degraded pods that were created at `since` or later, each with the reason.
+    """Return the degraded pods that were created at `since` or later, each with its reason.
 
     Pods without a reason are omitted.
     """
@@ -130,8 +130,8 @@ def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
 
 
 def crashing_pods(tree: JsonObject) -> list[JsonObject]:
-    """Return the resource tree's nodes of degraded pods, newest first, without the pods whose
-    image cannot be pulled.
+    """Return the resource tree's nodes for degraded pods, newest first, except for pods whose image
+    cannot be pulled.
     """
     pods = []
     for pod in _pods(tree):
@@ -157,9 +157,9 @@ def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
 
 
 def _pods(tree: JsonObject, since: str = "") -> list[JsonObject]:
-    """Return the resource tree's nodes of the pods that were created at `since` or later."""
+    """Return the resource tree's nodes for pods that were created at `since` or later."""
     pods = [node for node in mappings(tree, "nodes") if text(node, "kind") == "Pod"]
-    # Kubernetes writes all times in the same form, so their text has the same order as the times
+    # Kubernetes writes all times in the same format, so their text sorts like the times
     return [pod for pod in pods if text(pod, "createdAt") >= since]
 
 
@@ -177,8 +177,8 @@ def conditions(status: JsonObject, *types: str) -> tuple[str, ...]:
 
 
 def _with_name(resource: JsonObject, message: str, hook: str = "") -> str:
-    """Return a message about a resource, with the resource's kind and name in front unless the
-    message contains the name.
+    """Return a message about a resource. The resource's kind and name are put in front unless the
+    message already contains the name.
 
     `hook` is the type of hook (PreSync, …), or "" for other objects.
     """

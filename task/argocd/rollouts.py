@@ -1,7 +1,7 @@
 """Waits until Argo CD has rolled out a revision: requests refreshes, polls, and reports changes.
 
 The caller evaluates each poll with `task.argocd.rollout`; this file decides when to poll. An
-uncertain result must be confirmed by a later comparison, and a failure must also last for a few
+uncertain result must be confirmed by a later comparison, and a failure must also persist for a few
 seconds.
 """
 
@@ -23,13 +23,13 @@ from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-_GRACE_SECONDS = 5.0  # how long after the limit a poll may still start
+_GRACE_SECONDS = 5.0  # how long after the time limit a poll may still start
 _LONGEST_REFRESH = 30.0  # seconds between two refreshes
 _SLOW_FACTOR = 3  # how much longer to wait for slow transitions
 Log = Callable[[str, str], object]
 
 
-# (Application, time after which comparisons count, its details) → state of the rollout
+# (Application, time after which comparisons count, details) → state of the rollout
 Judge = Callable[[Mapping[str, Any], str, Details], Rollout]
 
 
@@ -70,19 +70,19 @@ class RolloutState:
     seconds: float = 0.0  # since the wait began
     warning: str = ""  # about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # Whether the rollout's progress is known: Argo CD has checked since, or a pod is unhealthy.
-    # Otherwise, the time ran out because Argo CD was slow.
+    # Whether the rollout's progress is known: Argo CD has checked since, or a pod is unhealthy. If
+    # not, the time ran out because Argo CD was slow.
     known: bool = False
 
     @property
     def ended(self) -> bool:
-        """Whether waiting for it is over."""
+        """Whether the wait for the rollout is over."""
         return self.state not in ("waiting", "progressing")
 
 
 @dataclass(frozen=True)
 class Sight:
-    """A sight: the states of all Applications at one moment, and of those that have changed since
+    """A sight: the states of all Applications at one moment, and which of them have changed since
     the last sight.
     """
 
@@ -92,7 +92,7 @@ class Sight:
 
 
 class _Watch:
-    """The record of one awaited Application: what the polls have found so far."""
+    """What the polls have found so far about one awaited Application."""
 
     def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
@@ -102,18 +102,18 @@ class _Watch:
         self.since: str | None = None if refreshes else ""
         self.refresh_at = 0.0  # when the next refresh may be requested
         self.refresh_interval = 0.0
-        self.refreshes = refreshes  # also False if it is not allowed
+        self.refreshes = refreshes  # also False if refreshes are not allowed
         self.stale = False  # whether a newer comparison is needed
         self.unconfirmed: Rollout | None = None  # a state that a later poll must confirm
-        self.unconfirmed_since = 0.0  # when it was first seen
+        self.unconfirmed_since = 0.0  # when this state was first seen
         self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0  # when the next details may be requested
         self.project = ""  # known after the first poll
         self.failed_polls = 0  # how often in a row the API returned a permanent error
         self.error: TaskError | None = None
         self.begun = False  # whether the wanted revision's sync has begun
-        self.checked_since_sync = False  # whether Argo CD has checked the cluster since
-        self.pods = ""  # the problems of its pods when they were last unhealthy
+        self.checked_since_sync = False  # whether Argo CD has checked the cluster since then
+        self.pods = ""  # the pods' problems when they were last unhealthy
 
 
 class Rollouts:
@@ -151,14 +151,14 @@ class Rollouts:
 
     @property
     def errors(self) -> Mapping[str, TaskError]:
-        """The errors for Applications whose outcome the API could not report."""
+        """The errors of the Applications whose outcome the API could not report."""
         return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
         """Poll in rounds until all rollouts have ended or the time is up, and yield a sight (the
         states of all Applications at one moment) after each round.
 
-        The pause between two rounds grows as long as nothing changes.
+        The pause between rounds grows while nothing changes.
         """
         pause = self._pace.first
         unfinished = self._unfinished_watches()
@@ -200,13 +200,13 @@ class Rollouts:
         return self._now() - self._began
 
     def _time_is_up(self) -> bool:
-        """Return whether no more requests should be sent."""
+        """Return whether it is too late to send more requests."""
         return self._elapsed_seconds() > self._pace.limit + _GRACE_SECONDS
 
     def _poll(self, watch: _Watch) -> None:
-        """Request an Application, and update its `watch`, the record of what the polls have found.
+        """Request an Application, and update its `watch` (what the polls have found so far).
 
-        If the server does not respond, the state stays, and the next poll tries again.
+        If the server does not respond, the state stays the same, and the next poll tries again.
         """
         if self._time_is_up():
             return
@@ -230,7 +230,7 @@ class Rollouts:
         """Return the Application, after a refresh (a new comparison with Git) if one is needed.
 
         A refresh is needed at the first poll, and later if the state is stale and the next refresh
-        is due. Once the time is up, do not send more requests. A server that sends a byte now and
+        is due. Once the time is up, no more requests are sent: a server that sends a byte now and
         then may take half a minute to respond, and a poll may need five responses.
         """
         application = self._request_application(watch)
@@ -251,7 +251,7 @@ class Rollouts:
         during the wait, its rollout has failed.
         """
         was_deleted = bool(watch.project) and isinstance(error, AbsentError)
-        if was_deleted:  # the project is only known if an earlier poll found the Application
+        if was_deleted:  # the project is known only if an earlier poll found the Application
             watch.error = None
             watch.begun = False  # a rollback could not undo a deletion
             self._set_row(
@@ -284,7 +284,7 @@ class Rollouts:
             # it may have moved to a different project, so request it without the project
             try:
                 application = self._api.get_application(namespace, name)
-            except SourceDownError:  # without a response, it is not known to be missing
+            except SourceDownError:  # without a response, the Application may not be missing
                 raise
             except SourceError:  # without a project, a missing Application is "forbidden"
                 raise absent_error from None
@@ -316,8 +316,8 @@ class Rollouts:
     def _judged_rollout(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         """Return the state of the rollout, from the Application `item`.
 
-        If other data would make the state more precise, such as the pods, judge again with that
-        data. It is requested only now and then, and used again in between.
+        If other data, such as the pods, would make the state more precise, judge again with that
+        data. It is requested only now and then, and reused in between.
         """
         judge = watch.awaited.judge
         since = watch.since or ""
@@ -327,8 +327,8 @@ class Rollouts:
             return rollout
         if self._now() >= watch.explain_at and not self._time_is_up():
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[wants] = {}  # if the request fails, older data must not be used again
-            with suppress(SourceError):  # it only makes the result more precise
+            watch.details[wants] = {}  # if the request fails, older data must not be reused
+            with suppress(SourceError):  # the data only makes the result more precise
                 watch.details[wants] = self._request_detail(wants, watch.awaited, item)
         return judge(item, since, watch.details)
 
@@ -361,10 +361,10 @@ class Rollouts:
         self._set_row(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
 
     def _is_confirmed(self, watch: _Watch, rollout: Rollout) -> bool:
-        """Return whether a state confirms the unconfirmed one from an earlier poll.
+        """Return whether a state confirms the unconfirmed state from an earlier poll.
 
-        Both must be the same, and Argo CD must have compared with Git again in between. Unless the
-        state is "synced-and-healthy" and not slow, it must also have lasted for a while.
+        The two states must be the same, and Argo CD must have compared with Git again in between.
+        The state must also have lasted for a while, unless it is "synced-and-healthy" and not slow.
         """
         earlier = watch.unconfirmed
         if earlier is None or earlier.state != rollout.state:
@@ -385,7 +385,7 @@ class Rollouts:
         hint: str = "",
         warning: str = "",
     ) -> None:
-        """Set the state of an Application that is shown after this round of polling."""
+        """Set the Application's state to show after this round of polling."""
         watch.row = RolloutState(
             application=watch.awaited.key,
             state=state,
@@ -400,8 +400,8 @@ class Rollouts:
     def _end_unfinished(self) -> None:
         """End the wait for all unfinished Applications.
 
-        The result is the unconfirmed state, if there is one and it is not a success, or else
-        "timed-out".
+        The result is the unconfirmed state if there is one and it is not a success. Otherwise, it
+        is "timed-out".
         """
         for watch in self._unfinished_watches():
             unconfirmed = watch.unconfirmed
@@ -414,8 +414,8 @@ class Rollouts:
                 or "check the Application in Argo CD, or pass a longer --wait-timeout"
             )
             because = watch.row.because
-            # A container that keeps crashing runs in between, and then there is no other sign of
-            # the cause.
+            # A container that keeps crashing runs in between, and nothing else shows the cause
+            # then.
             if watch.pods and watch.pods not in because:
                 because = f"{because}; earlier: {watch.pods}"
             self._set_row(watch, "timed-out", because, hint)
@@ -427,14 +427,14 @@ def message_without_name(error: TaskError, application: str) -> str:
 
 
 def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
-    """Request a refresh (a new comparison with Git) for each of these Applications, whose `keys`
-    are (namespace, name).
+    """Request a refresh (a new comparison with Git) for each of the Applications with these `keys`:
+    (namespace, name).
 
     A failure is logged as a warning.
     """
 
     def refresh_one(key: tuple[str, str]) -> None:
-        """Request a refresh of one Application, or log why that failed."""
+        """Request a refresh of one Application. If that fails, log why."""
         namespace, name = key
         try:
             api.refresh_application(namespace, name)

@@ -1,1 +1,1 @@
-"""A run's CI system: the variables it sets, and the results it receives."""
+"""The CI system of a run: the variables that it sets, and the results that it receives."""

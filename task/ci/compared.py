@@ -2,7 +2,7 @@
 variables.
 
 Only the Actions event file is read from disk. A job that does not run for a request has no commits
-to compare. This is an error, because comparing a branch with itself would always pass.
+to compare. That is an error, because comparing a branch with itself would always pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from task.settings import CheckOptions
 from task.urls import host_and_path
 
 BRANCHES = "refs/heads/"
-LONGEST = 500  # characters of a name
+LONGEST = 500  # characters in a name
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -40,7 +40,7 @@ def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
     """Return the commits that `check` compares: the base and the head of a pull request.
 
     They come from the options, or else from the CI system's variables. Raises `UsageError` if
-    neither specify them.
+    neither specifies them.
     """
     for option, text in (("--base", options.base), ("--head", options.head)):
         if text and not _is_commit_name(text):
@@ -49,7 +49,7 @@ def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
                 f"{option}: {text[:100]!r} is not a valid branch name or commit ID", hint=hint
             )
     if options.base:
-        # HEAD, the default, is for the checkout, not for another repository
+        # the default, HEAD, is the checkout's, not another repository's
         if options.repository and not options.head:
             raise UsageError("--head is missing", hint="set it to the change's branch or commit")
         return Compared(options.base, options.head or "HEAD", options.repository)
@@ -62,7 +62,7 @@ def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
     if options.repository and not _is_repository_of_job(options.repository, variables):
         hint = "set --base and --head: the CI system's variables are for another repository"
         raise UsageError("--base is missing", hint=hint)
-    if options.head:  # the merge commit in the variables is for another head
+    if options.head:  # the merge commit in the variables is for a different head
         request = request._replace(head=options.head, merge="")
     return request.compared(options.repository)
 
@@ -97,7 +97,7 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
     job is not running for a pull request.
 
     A system has several situations, such as a merge train or an ordinary merge request. Each has
-    templates for its values, such as "{CI_COMMIT_SHA}". The first one whose variables are set
+    templates for its values, such as "{CI_COMMIT_SHA}". The first situation whose variables are set
     counts.
     """
     systems = [system for system in SYSTEMS if system.situations and system.marker in variables]
@@ -112,7 +112,7 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
         head = filled(situation.head, variables)
         branch = filled(situation.branch, variables)
         base = filled(situation.base, variables)
-        # a situation without a template for the base compares with the tip of the branch
+        # without a template for the base, compare with the tip of the branch
         base_is_missing = bool(situation.base) and not base
         if head and branch and not base_is_missing:
             return _Request(base, branch, head, merge=filled(situation.merge, variables))
@@ -126,7 +126,7 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
 
 def _request_of_actions(variables: Mapping[str, str]) -> _Request:
     """Return the pull request that the event file of a GitHub, Gitea, or Forgejo workflow
-    describes. Unlike variables, the event is correct for all kinds of requests.
+    describes. Unlike the variables, the event is correct for every kind of request.
 
     Raises `UsageError` if the job is not running for a pull request.
     """
@@ -179,8 +179,8 @@ def _string_at(value: Any, path: str) -> str:
 
 
 def _is_commit_name(text: str) -> bool:
-    """Return whether git would interpret the text as the name of a branch or commit, and not as an
-    option, a range, or a pathspec.
+    """Return whether git would interpret the text as the name of a branch or commit, rather than as
+    an option, a range, or a pathspec.
     """
     if not text or not text.isprintable() or len(text) > LONGEST:
         return False
@@ -188,8 +188,8 @@ def _is_commit_name(text: str) -> bool:
 
 
 def _is_repository_of_job(repository: str, variables: Mapping[str, str]) -> bool:
-    """Return whether this repository's URL is that of the job, or of its merge request's project,
-    in the CI system's variables.
+    """Return whether this repository is the job's, or that of its merge request's project,
+    according to the CI system's variables.
     """
     job_urls = (
         origin_of(variables).repository,

@@ -1,4 +1,4 @@
-"""The images that were just built: from `--image`, `--image-digest`, and `--tag`, and from
+"""The images that were just built, from `--image`, `--image-digest`, and `--tag`, and from
 builders' files.
 
 A file's format is detected from its content alone. The supported formats are BuildKit and buildx
@@ -30,7 +30,7 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
     """Return the images that were just built, one for each repository and tag, from references such
     as "ghcr.io/acme/web:1.2".
 
-    `digest` and `tag` are the options `--image-digest` and `--tag`, and are added to each image.
+    `digest` and `tag` are the values of `--image-digest` and `--tag`, and are added to each image.
     Raises a `UsageError` that names the option to correct.
     """
     try:
@@ -56,7 +56,7 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
 
 
 def _check_digest(digest: str, images: Sequence[Image]) -> None:
-    """Raise `UsageError` if the images cannot have the digest in `--image-digest`."""
+    """Raise `UsageError` if the images cannot have the digest from `--image-digest`."""
     if not DIGEST.fullmatch(digest):
         hint = "use sha256: followed by 64 hex digits, or sha512: followed by 128"
         raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
@@ -73,7 +73,7 @@ def _check_digest(digest: str, images: Sequence[Image]) -> None:
 
 
 def _check_tag(tag: str, images: Sequence[Image]) -> None:
-    """Raise `UsageError` if the images cannot have the tag in `--tag`."""
+    """Raise `UsageError` if the images cannot have the tag from `--tag`."""
     if not TAG.fullmatch(tag):
         hint = "use only letters, digits, '_', '.', and '-', up to 128 characters"
         raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
@@ -128,7 +128,7 @@ KNOWN = (
     " files, ko --image-refs, jib-image.json, skaffold --file-output, GoReleaser's"
     " artifacts.json, and Tekton's IMAGES"
 )
-MOST = 1000  # images in one file; builds do not have more
+MOST = 1000  # images in one file; no build has more
 # Errors quote only words that look like this, because users may pass a file of passwords by
 # mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
@@ -140,8 +140,7 @@ class Built:
     """The images in one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    # the digest of an image that the pipeline specifies, because kaniko's --digest-file contains
-    # only a digest
+    # kaniko's --digest-file contains only the digest; the pipeline specifies the image
     digest: str = ""
 
 
@@ -149,8 +148,8 @@ def images_of_builder(text: str) -> Built:
     """Parse the content of a file that a builder wrote, such as BuildKit's metadata, and return its
     images.
 
-    The format is detected from the content. Raises `Malformed` with a summary of the content if its
-    format is unknown or ambiguous, or if it has no images or too many.
+    The format is detected from the content. Raises `Malformed` if the format is unknown or
+    ambiguous, or if there are no images or too many. The error includes a summary of the content.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -176,11 +175,11 @@ def with_built(
     files: Iterable[Built],
 ) -> tuple[tuple[str, ...], str]:
     """Combine the options `--image` and `--image-digest` with the images in the builders' files.
-    Return all references, and the digest (in an option or a file) that has no image of its own.
+    Return all references, and the digest from an option or a file that does not name its image.
 
-    If a builder's output has a digest without a tag, that digest is added to any tags of the same
-    repository that lack one, because they come from the same build. Raises `UsageError` if there
-    are two digests without images.
+    If a builder's output has a digest without a tag, that digest is added to all tags of the same
+    repository that lack a digest, because they come from the same build. Raises `UsageError` if
+    there are two different digests without an image.
     """
     files = tuple(files)
     digest = _only_digest([option_digest, *(file.digest for file in files)])
@@ -198,7 +197,7 @@ def with_built(
 
 
 def _only_digest(digests: Iterable[str]) -> str:
-    """Return the only digest, or "" if all are "". Raises `UsageError` if they differ."""
+    """Return the one digest, or "" if all are "". Raises `UsageError` if they differ."""
     distinct = list(dict.fromkeys(filter(None, digests)))
     if len(distinct) > 1:
         shown_digests = ", ".join(f"{digest[:19]}…" for digest in distinct)
@@ -212,11 +211,11 @@ def _only_digest(digests: Iterable[str]) -> str:
 def _with_builder_digests(
     file_images: Sequence[Image], option_images: Sequence[Image]
 ) -> list[Image]:
-    """Return the images in the files, after each digest without a tag was added to the tags of the
-    same repository that lack one. Those tags come last.
+    """Return the images in the files, with each untagged digest added to the tags of the same
+    repository that lack a digest. Those tags come last.
 
     For example, "acme/web:1" and "acme/web@sha256:…" become "acme/web:1@sha256:…". `option_images`
-    are the images in the options. They are only returned if they get a digest.
+    are the images in the options. They are returned only if a digest was added.
     """
     # the digests without a tag, by repository
     digests = {image.identity: image.digest for image in file_images if not image.tag}
@@ -262,7 +261,7 @@ def _images_in_object(document: Document) -> Built:
 
 
 def _images_in_list(items: list[Any]) -> Built:
-    """Return the images in a JSON list: of references, or of GoReleaser's artifacts. Raises
+    """Return the images in a JSON list of references or of GoReleaser's artifacts. Raises
     `Malformed` for other lists.
     """
     if all(isinstance(item, str) for item in items):
@@ -296,8 +295,8 @@ def _has_metadata(document: Any) -> bool:
 
 
 def _images_of_buildkit(document: Document) -> Built:
-    """Return the images in BuildKit's metadata: the names in `image.name`, each with the digest, or
-    only the digest if there are no names.
+    """Return the images in BuildKit's metadata: each name in `image.name` with the digest, or only
+    the digest if there are no names.
     """
     digest = _checked_digest(document.get("containerimage.digest", ""), "containerimage.digest")
     image_names = _checked_string(document.get("image.name", ""), "image.name")
@@ -307,8 +306,8 @@ def _images_of_buildkit(document: Document) -> Built:
 
 
 def _images_of_bake(document: Document) -> Built:
-    """Return the images in the metadata of `buildx bake`, which has BuildKit's metadata for each
-    target. Raises `Malformed` for a target with a digest but without a name.
+    """Return the images in the metadata of `buildx bake`, which contains BuildKit's metadata for
+    each target. Raises `Malformed` for a target with a digest but without a name.
     """
     references: list[str] = []
     targets = [_images_of_buildkit(value) for value in document.values() if _has_metadata(value)]
@@ -374,7 +373,7 @@ def _images_of_goreleaser(artifacts: Sequence[Document]) -> Built:
 
 
 def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
-    """Return the images, without those that also appear with the same tag and a digest."""
+    """Return the images, except for those that also appear with the same tag and a digest."""
     with_digest = {(image.identity, image.tag) for image in images if image.digest}
     return [
         image for image in images if image.digest or (image.identity, image.tag) not in with_digest
@@ -419,8 +418,8 @@ FORMATS: Mapping[str, BuilderFormat] = {
 
 
 def _images_in_text(text: str) -> Built:
-    """Return the images in a text file, whose words are references, or which is a single digest.
-    Raises `Malformed` for anything else.
+    """Return the images in a text file that contains references, or a single digest. Raises
+    `Malformed` for anything else.
     """
     line_numbers: dict[str, int] = {}  # word → the line on which it first appears
     for number, line in enumerate(text.splitlines(), 1):
@@ -445,7 +444,7 @@ def _checked_word(word: str, line_number: int) -> str:
     An error quotes the word only if it looks like a reference, because it may be a password.
     """
     looks_like_a_reference = _LIKE_A_REFERENCE.fullmatch(word)
-    # a word with `@` may be a reference with a mistake in its digest
+    # a word with `@` may be a reference whose digest has a mistake
     if not looks_like_a_reference and "@" not in word:
         raise Malformed(
             f"not the output of a known builder: a text file in which line {line_number} is not an"

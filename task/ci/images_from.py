@@ -13,7 +13,7 @@ from task.ci.images import Built, images_of_builder
 from task.errors import Malformed, UsageError
 from task.files import read_file
 
-BUILDER = "builder"  # a value for --images-format that means: not events
+BUILDER = "builder"  # a value for --images-format: a builder's output, not events
 STDIN = "-"
 
 
@@ -28,17 +28,17 @@ class ImagesFrom:
 def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "") -> ImagesFrom:
     """Read the files of `--images-from` (`-` is stdin), and return their images and events.
 
-    A file has either the images that a builder has built, such as BuildKit's metadata, or events
-    about pushed images, such as a registry's webhook. `form` is the option `--images-format`:
-    "auto" detects each file's format, "builder" means no events, and others are formats of events.
-    `registry` is the option `--images-registry`. Raises `UsageError` with the file's name.
+    A file contains either a builder's output, such as BuildKit's metadata, or events about pushed
+    images, such as a registry's webhook. `form` is the value of `--images-format`: "auto" detects
+    each file's format, "builder" means no events, and any other value is a format of events.
+    `registry` is the value of `--images-registry`. Raises `UsageError` with the file's name.
     """
     builder_files: list[Built] = []  # one for each file with a builder's output
     all_events: Events | None = None  # of all files with events
     for path in paths:
         text = _trimmed_text_of(path)
         try:
-            # None if the file does not have events, and so must be a builder's output
+            # None if the file has no events, so it must be a builder's output
             file_events = None if form == BUILDER else events_in(text, form, registry)
             if file_events is None:
                 builder_files.append(images_of_builder(text))
@@ -48,7 +48,8 @@ def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "
                 all_events = all_events.plus(file_events)
         except Malformed as problem:
             hint = problem.hint
-            # the hint lists only the builders' formats, but events were not recognized either
+            # the hint lists only builders' formats, but the file was not recognized as events,
+            # either
             is_unrecognized = form == "auto" and hint == KNOWN_BUILDERS
             if is_unrecognized:
                 hint = f"{hint}; {KNOWN_EVENTS}"

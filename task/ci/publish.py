@@ -45,12 +45,12 @@ def results(report: Report) -> Mapping[str, str]:
     """Return all results: name → value. In total, they are shorter than `LIMIT` bytes.
 
     Results without a value are "", because a pipeline fails if it reads a result that was not
-    written. A long message is truncated, and only as many Application names are included as fit.
+    written. A long message is truncated, and only as many Application names as fit are included.
     """
     applications = sorted({decision.subscription.application.key for decision in report.updates})
     values = _short_results(report, len(applications))
     used_bytes = sum(len(name) + len(value.encode()) for name, value in values.items())
-    # stay below the limit; the brackets are those of the JSON array with the names
+    # stay below the limit; the brackets are those of the JSON array of names
     remaining_bytes = LIMIT - 1 - used_bytes - len("[]")
 
     # the message leaves some of the remaining bytes for the names of the Applications
@@ -66,11 +66,11 @@ def results(report: Report) -> Mapping[str, str]:
 
 
 def _short_results(report: Report, application_count: int) -> dict[str, str]:
-    """Return all results, but with an empty message and no Application names.
+    """Return all results, with an empty message and no Application names.
 
     `application_count` is the number of Applications that were updated. A value that exceeds its
-    maximum size is "". The maximum sizes are those of the longest valid tag, digest (`sha512:…`),
-    and commit ID; the others are long enough for all usual values.
+    maximum size becomes "". For tags, digests (`sha512:…`), and commit IDs, the maximum is the
+    longest valid value; the others are long enough for all usual values.
     """
     image = report.images[0] if report.images else None
     commit = _first_commit(report)
@@ -102,7 +102,7 @@ def _short_results(report: Report, application_count: int) -> dict[str, str]:
 def _first_commit(report: Report) -> Commit | None:
     """Return the commit for the result `commit`, or None if there is none.
 
-    The run's own commits take precedence over earlier ones, and new commits over those that were
+    The run's own commits take precedence over earlier commits, and new commits over those that were
     already there. A commit that updates an image takes precedence over one that only records
     something, such as a hold.
     """
@@ -112,7 +112,7 @@ def _first_commit(report: Report) -> Commit | None:
     }
 
     def precedence(commit: Commit) -> tuple[bool, bool]:
-        """Return a key that is smaller for a commit to prefer: False sorts before True."""
+        """Return a sort key that is smaller for preferred commits: False sorts before True."""
         updates_image = any((commit.repo, app) in updated for app in commit.applications)
         return commit.already_there, not updates_image
 
@@ -123,8 +123,8 @@ def _artifact_inputs(image: Image | None) -> str:
     """Return the result that Tekton Chains records as an input of this run: JSON with the image's
     reference and digest.
 
-    A value that is too long is "". Both members are always there, because a Tekton step fails if
-    its object result lacks a declared member.
+    A value that is too long becomes "". The JSON always has both members, because a Tekton step
+    fails if its object result lacks a declared member.
     """
     uri = ""
     digest = ""
@@ -141,7 +141,7 @@ def _if_json_fits(size: int, text: str) -> str:
 
 
 def _names_within(size: int, names: Iterable[str]) -> list[str]:
-    """Return the first names, as many as fit in a JSON array with this size in bytes (without the
+    """Return as many of the first names as fit in a JSON array of this size in bytes (without the
     brackets).
     """
     fitting: list[str] = []
@@ -166,23 +166,23 @@ def _main_message(report: Report) -> str:
 
 
 def cut(text: str, size: int) -> str:
-    """Truncate the text to `size` bytes, on one line without terminal or runner commands."""
+    """Return the text as one line, truncated to `size` bytes, without terminal or runner commands."""
     line = printable(one_line(text)).encode(errors="replace")
     if len(line) > size:
         ellipsis = "…".encode()
         bytes_before_ellipsis = size - len(ellipsis)
         line = line[:bytes_before_ellipsis] + ellipsis
-    # truncating may leave a part of a character, which is ignored
+    # truncating may leave part of a character, which is ignored
     return line.decode(errors="ignore")
 
 
 def _if_it_fits(size: int, text: str | None) -> str:
     """Return the value, or "" if it is longer than `size` bytes or contains an invisible character.
 
-    Git allows branch names that a terminal shows reversed, and a changed name would refer to a
+    Git allows branch names that a terminal displays in reverse, and a changed name would refer to a
     different branch.
     """
-    # what cannot be encoded, such as a byte that was not UTF-8, becomes "?"
+    # anything that cannot be encoded, such as a byte that was not UTF-8, becomes "?"
     value = (text or "").encode(errors="replace").decode()
     fits = len(value.encode()) <= size
     return value if fits and value.isprintable() else ""
@@ -199,8 +199,8 @@ def repositories(report: Report) -> str:
 
 
 def dotenv(values: Mapping[str, str]) -> str:
-    """Return the results as a GitLab dotenv report: one line each, with only letters, digits, and
-    `_` in the keys.
+    """Return the results as a GitLab dotenv report: one line for each, with only letters, digits,
+    and `_` in the keys.
 
     Later jobs get these lines as variables, and variables override a component's inputs. So a key
     must not be the name of an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made a pipeline's
@@ -219,7 +219,8 @@ def dotenv(values: Mapping[str, str]) -> str:
 def github_output(values: Mapping[str, str]) -> str:
     """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
-    Line breaks in values are replaced with spaces. Otherwise, a value could set additional outputs.
+    Line breaks in values are replaced with spaces, because otherwise a value could set additional
+    outputs.
     """
     return "".join(f"{key}={_one_line(value)}\n" for key, value in values.items())
 
@@ -228,7 +229,7 @@ def _one_line(value: str) -> str:
     return " ".join(value.splitlines())
 
 
-# The formats for programs, by the value of --output.
+# The machine-readable formats, by the value of --output.
 FORMS: Mapping[str, Callable[[Report], str]] = {
     "json": json_text,
     "repositories": repositories,
@@ -254,7 +255,7 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 def _check_place(option: str, path: str, *, is_folder: bool) -> None:
     """Raise `UsageError` if the file or the folder at a path cannot be written to.
 
-    `option` is the option or variable that has the path. Missing folders are created, but not for
+    `option` is the option or variable that holds the path. Missing folders are created, except for
     the report.
     """
     folder = path if is_folder else (os.path.dirname(path) or ".")
@@ -309,8 +310,8 @@ def tell(
 ) -> None:
     """Write the results of a command that does not write to Git.
 
-    `code` is its exit code. The result `message` is the given one after a success, or the first
-    error in `problems` after a failure. Raises `UsageError` if a destination cannot be written.
+    `code` is its exit code. The result `message` is `message` after a success, or the first error
+    in `problems` after a failure. Raises `UsageError` if a destination cannot be written.
     """
     report = Report(
         command, images=(), considered=0, decisions=(), commits=(), problems=problems, exit=code
@@ -330,7 +331,7 @@ def hand_over(
     environ: Mapping[str, str],
 ) -> list[UsageError]:
     """Write the results (name → value) where the next step reads them: to the results folder, the
-    dotenv file, and GitHub's output file, as far as these are set.
+    dotenv file, and GitHub's output file, whichever of these are set.
 
     Return an error for each destination that could not be written.
     """
@@ -352,7 +353,7 @@ def _write_outputs(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
     """Write each (option, path, text, mode), and return an error for each one that could not be
     written.
 
-    `option` is for the error, and `mode` is "w" to replace the file, or "a" to append to it.
+    `option` is named in the error, and `mode` is "w" to replace the file, or "a" to append to it.
     Missing folders are created, but not for `--report` and `--html`.
     """
     errors = []
@@ -375,7 +376,7 @@ def _write_outputs(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
 
 
 def write_page(text: str, path: str) -> None:
-    """Write a page for `--html`; `-` means stdout."""
+    """Write the page for `--html`. The path `-` means stdout."""
     if path == "-":
         say(text)
         return
@@ -426,7 +427,7 @@ _PEM_FRAMES = ("-----BEGIN ", "-----END ")
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
     """Have GitHub's runner mask the values of these variables in its log, line by line, including
-    the forms in which URLs and Basic headers encode them.
+    their encoded forms in URLs and Basic headers.
 
     The runner masks values from a workflow's `secrets`, but not a token from a different step or
     from a variable on a self-hosted runner. We do not print secrets, but messages from git, ssh, or
@@ -436,7 +437,7 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
     for variable in names:
         for line in environ.get(variable, "").splitlines():
             secret = line.strip()
-            # the first and last lines of a key in PEM are not secret
+            # the first and last lines of a PEM key are not secret
             if len(secret) < SHORTEST or line.startswith(_PEM_FRAMES):
                 continue
             url_encoded = quote(secret, safe="", errors="surrogateescape")
@@ -444,6 +445,6 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
             values_to_mask |= dict.fromkeys((secret, url_encoded, base64_encoded))
     commands = [f"::add-mask::{value.replace('%', '%25')}\n" for value in values_to_mask]
     out = stream or sys.stderr
-    with suppress(OSError):  # if the log cannot be written, it cannot leak a secret
+    with suppress(OSError):  # a log that cannot be written cannot leak a secret
         out.write("".join(commands))
         out.flush()

@@ -23,7 +23,7 @@ from task.urls import host_and_path, without_login
 def origin_of(environ: Mapping[str, str]) -> Origin:
     """Return the job's source (commit and repository) and run, from the variables of one CI system.
 
-    A system whose variables have the commit is preferred, then one with the repository, then one
+    A system whose variables include the commit is preferred, then one with the repository, then one
     with the run.
     """
     variables = _trimmed_variables(environ)
@@ -36,14 +36,14 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
         origins.append(Origin(*values))
 
     def provided_facts(origin: Origin) -> tuple[bool, bool, bool]:
-        """Return a key that is greater for an origin to prefer: True is greater than False."""
+        """Return a sort key that is greater for preferred origins: True is greater than False."""
         return bool(origin.commit), bool(origin.repository), bool(origin.run)
 
     return max(origins, key=provided_facts)
 
 
 def _trimmed_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with trimmed values, without the empty ones."""
+    """Return the variables with trimmed values, omitting empty ones."""
     return {variable: value.strip() for variable, value in environ.items() if value.strip()}
 
 
@@ -67,8 +67,8 @@ def filled(template: str, variables: Mapping[str, str]) -> str:
 
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
-# Seconds since 1973 or on the first day, or milliseconds since 2001. Other numbers may mean
-# 20261121 or 202611210600.
+# Seconds since 1970, for times on the first day or after 1973, or milliseconds for times after
+# 2001. Other numbers may be dates, such as 20261121 or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
@@ -78,12 +78,12 @@ _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
 
 def build_of(environ: Mapping[str, str], options: EventOptions, repository: str) -> Build:
-    """Return the build's identity (its number, commit, repository, and time), from the options
-    first, then from the CI system's variables. `repository` is the value of `--source-repository`.
+    """Return the build's identity (its number, commit, repository, and time), from the options or
+    else from the CI system's variables. `repository` is the value of `--source-repository`.
 
     The variables fill in missing options if the job itself may be the build. If `--source-commit`
     or `--source-repository` differs from the job's source, the job only deploys, and its number
-    does not show how old the build is. Tekton and Argo Workflows do not have such variables, so
+    says nothing about the build's age. Tekton and Argo Workflows do not have such variables, so
     their manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the
     same (`<< pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts
     jobs and increases when an old workflow is rerun.
@@ -92,15 +92,15 @@ def build_of(environ: Mapping[str, str], options: EventOptions, repository: str)
     means "no date". Raises `UsageError` for an invalid option.
     """
     number = sequence_of(options.sequence)
-    counter = ""  # a number from the option has none
+    counter = ""  # a number from the option has no counter
     time = created_of(options.created)
     commit = options.source_commit
     job = origin_of(environ)
-    if _may_be_the_build(job, commit, repository):  # else the job only deploys
+    if _may_be_the_build(job, commit, repository):  # otherwise, the job only deploys
         if number is None:
             number, counter = _number_and_counter(environ)
-        # The job's commit is not always one: BUILDKITE_COMMIT may be `HEAD`, and other variables
-        # may contain a branch name.
+        # The job's commit may not be a commit ID: BUILDKITE_COMMIT may be `HEAD`, and other
+        # variables may contain a branch name.
         if not commit and COMMIT.fullmatch(job.commit):
             commit = job.commit.lower()
         repository = repository or job.repository
@@ -163,7 +163,7 @@ def _parsed_time(text: str) -> str:
 def _may_be_the_build(job: Origin, commit: str, repository: str) -> bool:
     """Return whether this job may be the build of a commit in a repository.
 
-    It is not if the job has a different commit or repository. A value of "" is unknown, and does
+    It cannot be if its own commit or repository is different. A value of "" is unknown, and does
     not count as different.
     """
     job_commit = job.commit.lower()
@@ -204,7 +204,7 @@ def _number_and_counter(environ: Mapping[str, str]) -> tuple[int | None, str]:
 
 
 def _plain_counter(name: str) -> str:
-    """Return a counter's name without the scheme, the user, and extra slashes of its URL:
+    """Return a counter's name without the scheme, the user, and any extra slashes in its URL:
     `gitlab:https://user@host/a/` → `gitlab:host/a`.
     """
     system, _, url = name.partition(":")
@@ -228,7 +228,7 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     variables = _trimmed_variables(environ)
     if "GITHUB_REPOSITORY" in variables:  # Gitea's and Forgejo's runners set GitHub's variables
         return _request_in_actions(variables)
-    number_variables = []  # of all other systems, for the error's hint
+    number_variables = []  # the variables of all other systems, for the error's hint
     for system in SYSTEMS:
         request = system.request
         if not request:
@@ -246,7 +246,7 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
 def _request_number(request: RequestVariables, variables: Mapping[str, str]) -> str:
     """Return the number of the pull request. Raises `UsageError` if the job does not have one.
 
-    `request` has the names of the variables that may contain it.
+    `request` has the names of the variables that may contain the number.
     """
     number = ""
     for name in request.numbers:
@@ -266,9 +266,9 @@ def _request_number(request: RequestVariables, variables: Mapping[str, str]) -> 
 
 
 def _request_repository(request: RequestVariables, variables: Mapping[str, str]) -> str:
-    """Return the URL of the pull request's repository. Raises `UsageError` if it is unknown.
+    """Return the URL of the pull request's repository. Raises `UsageError` if the URL is unknown.
 
-    `request` has templates for it, such as "{SERVER}/{NAME}".
+    `request` has templates for the URL, such as "{SERVER}/{NAME}".
     """
     for template in request.repositories:
         url = filled(template, variables)
@@ -321,7 +321,7 @@ def _number_in_event_file(path: str) -> str:
         event = parsed_json(read_text(path))
         request = event.get("pull_request")
         if not request and event.get("issue", {}).get("pull_request"):
-            request = event["issue"]  # a comment on a pull request is an event of its issue
+            request = event["issue"]  # to GitHub, a comment on a pull request is an issue event
         number = str(request.get("number", "")) if request else ""
     except (OSError, ValueError, AttributeError, TypeError):
         return ""

@@ -3,7 +3,7 @@
 A command's module is imported only when the command is called (Click's lazy loading of
 subcommands). `run` does not import the modules of `wait`, `lint`, and other commands, or create
 their options. `task.wiring` imports only the clients that a run uses. Together, this saves almost
-half of the CPU time at startup, which matters when many pods start on one node.
+half of the CPU time at startup, which matters when many pods start on the same node.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class About(NamedTuple):
 
 GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
 # The command groups in the help, in order. Each command has a sentence, examples, and a
-# documentation page. The sentences are here so that `--help` does not have to import every command.
+# documentation page. They are here so that `--help` does not have to import every command.
 GROUPS = {
     "Update": {
         "run": About(
@@ -176,7 +176,7 @@ class GroupedCommands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the help sections in order."""
         del ctx
-        width = max(map(len, COMMANDS))  # the same in all sections
+        width = max(map(len, COMMANDS))  # used in all sections
         for group_name, commands in GROUPS.items():
             rows = [(name.ljust(width), about.sentence) for name, about in commands.items()]
             with formatter.section(group_name):
@@ -210,7 +210,7 @@ def _command(name: str) -> TyperCommand:
     kind = kind_of(name)
     is_update = kind.writes or kind.takes_images
     module_name = "update" if is_update else name
-    # A signal here would leave modules half imported, and a stopped run needs this module again to
+    # A signal here would leave modules half imported, and a stopped run still needs this module to
     # write its results.
     with shutdown.shield():
         module = import_module(f"task.cli.{module_name}")
@@ -224,9 +224,9 @@ def _command(name: str) -> TyperCommand:
         cls=GroupedHelp,
         # Click does not rewrap the paragraph after \b.
         help=f"{sentence}\n\n\b\nExamples:\n{example_lines}\n\n\b\nDocumentation: {DOCS}/{page}",
-        # without this, Typer shortens the help in the list of commands
+        # otherwise, Typer shortens the help in the list of commands
         short_help=sentence,
-        # Click keeps the help option names from a command's first context
+        # Click keeps the names of the help option from a command's first context
         context_settings={"help_option_names": ["-h", "--help"]},
     )(function)
     return cast("TyperCommand", get_command(app))
@@ -270,7 +270,7 @@ def _root_options(
 ) -> None:
     del version  # `_print_version` has already handled it
     if not context.invoked_subcommand:
-        typer.echo(context.get_help(), err=True)  # the command is missing, so stdout stays empty
+        typer.echo(context.get_help(), err=True)  # no command was given, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))
 
 
@@ -323,8 +323,8 @@ def main(argv: Sequence[str]) -> int:
 def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
     """Return the exit code for a `SystemExit` that Typer has raised.
 
-    Typer exits after any broken pipe. That is harmless while it is printing help. Otherwise, it is
-    reported as a defect.
+    Typer exits after any broken pipe. A broken pipe is harmless while help is printed. Otherwise,
+    it is reported as a defect.
     """
     cause = end.__context__
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
@@ -336,7 +336,8 @@ def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
 def _report_unexpected_error(error: Exception, argv: Sequence[str], call: Call) -> int:
     """Report an exception of an unexpected class, and return the exit code.
 
-    It is a defect, unless the help could not be printed, or the machine has run out of a resource.
+    The exception is a defect, unless the help could not be printed, or the machine has run out of a
+    resource.
     """
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
     if isinstance(error, OSError) and prints_help:  # for example, the disk is full
@@ -367,13 +368,14 @@ def _report_defect(error: Exception, call: Call) -> int:
 
 
 def _report_error(error: TaskError, call: Call) -> int:
-    """Print the error, and return the exit code. For the commands that CI systems call, also write
-    the results.
+    """Print the error, and return the exit code. For commands that CI systems call, also write the
+    results.
 
     The message uses the names of the form's parameters if the options are from a form.
     """
     code = shutdown.code_of_run([error.trouble])
-    message = call.in_words_of_the_form(str(error))  # with the subject, which the log gets apart
+    # with the subject, which the log gets separately
+    message = call.in_words_of_the_form(str(error))
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
     if kind_of(call.command).for_ci:
@@ -383,9 +385,9 @@ def _report_error(error: TaskError, call: Call) -> int:
 
 
 def _write_failure(trouble: Trouble, code: int, call: Call) -> None:
-    """Write the results of a run that has failed to the files that the options name.
+    """Write a failed run's results to the files that the options name.
 
-    Depending on the command, these are a whole report, or only the results for the CI system.
+    Depending on the command, the results are a whole report, or only the results for the CI system.
     """
     failure = Report(
         command=call.command,
@@ -397,7 +399,7 @@ def _write_failure(trouble: Trouble, code: int, call: Call) -> None:
         exit=code,
     )
     output = record_of(ResultOptions, call.given)
-    with shutdown.shield():  # errors here are not reported, because the run has already failed
+    with shutdown.shield():  # the run has already failed, so errors here are not reported
         if kind_of(call.command).reports:
             publish(failure, output, call.environ)
         else:

@@ -1,6 +1,4 @@
-"""One call to the command line: its variables and arguments, even if its options cannot be
-parsed.
-"""
+"""One command-line call: its variables and arguments, even if its options cannot be parsed."""
 
 from __future__ import annotations
 
@@ -23,14 +21,14 @@ from task.secret import Secret
 from task.settings import SECRETS, every_option
 from task.text import nearest
 
-# The commands that CI systems call. They write results no matter how they end.
+# The commands that CI systems call. They always write results, no matter how they end.
 CI_COMMANDS = commands_that(lambda command: command.for_ci)
 
 
 class Adopted(NamedTuple):
-    """The result of `adopt`: what a form in a CI system adds to the command line."""
+    """The result of `adopt`: what a CI system's form adds to the command line."""
 
-    # the name of the form's parameter for each variable
+    # variable → the name of the form's parameter
     parameter_by_variable: Mapping[str, str] = {}
     fields: Collection[str] = ()  # the names of the form's parameters
     words: Sequence[str] = ()  # arguments from `options`, for the command line
@@ -71,7 +69,8 @@ def adopt(
     variable_by_parameter = variables(commands[command].params)  # only what the command accepts
     parameter_by_variable = _set_variables(environ, set_by_user, fields, variable_by_parameter)
 
-    # A script in the job may also call `report`, which ignores parameters that are not for it.
+    # A script in the job may also call `report`, which ignores parameters that are meant for other
+    # commands.
     if command not in CI_COMMANDS:
         return Adopted(parameter_by_variable, fields)
     refused = [name for name in set_by_user if name not in variable_by_parameter]
@@ -95,8 +94,8 @@ def _set_variables(
     fields: Collection[str],
     variable_by_parameter: Mapping[str, str],
 ) -> dict[str, str]:
-    """Set the options' variables in `environ` to the values of the form's parameters. Return the
-    parameter for each variable whose value, or lack of a value, comes from the form.
+    """Set the options' variables in `environ` to the values of the form's parameters. For each
+    variable whose value (or lack of a value) comes from the form, return the parameter.
 
     `set_by_user` has the values by parameter, and `fields` has the names of all parameters.
     """
@@ -105,8 +104,8 @@ def _set_variables(
             environ[variable_by_parameter[name]] = text
     parameter_by_variable = {}
     for name, variable in variable_by_parameter.items():
-        # An error about a missing value names the empty parameter. If the job sets the variable
-        # itself, an error must name the variable.
+        # An error about a missing value names the empty parameter. But if the job itself sets the
+        # variable, the error must name the variable.
         is_unset = name in fields and variable not in environ
         if name in set_by_user or is_unset:
             parameter_by_variable[variable] = name
@@ -148,7 +147,7 @@ def _unaccepted_parameters(
 
 
 def variables(params: Collection[Any]) -> dict[str, str]:
-    """Return the variables for a command's options, keyed by their parameter names in a form."""
+    """Return the variables of a command's options, keyed by the options' parameter names in a form."""
     return {
         parameter_of(param): str(param.envvar) for param in params if getattr(param, "envvar", None)
     }
@@ -160,9 +159,9 @@ def parameter_of(param: Any) -> str:
 
 
 def defaults() -> dict[str, str]:
-    """Return each option's default as people write it in a form, by the name of its parameter.
+    """Return each option's default as people would write it in a form, keyed by parameter name.
 
-    `--dry-run` is `{"dry-run": "false"}`. The default is "" if there is none.
+    For `--dry-run`, that is `{"dry-run": "false"}`. An option without a default has "".
     """
     default_values = {}
     for field, _, option in every_option():
@@ -175,7 +174,7 @@ def defaults() -> dict[str, str]:
 
 
 def _default_as_text(default: Any) -> str:
-    """Return a default as people write it in a form."""
+    """Return a default as people would write it in a form."""
     if default is None or isinstance(default, tuple | Secret):
         return ""
     return str(default).lower() if isinstance(default, bool) else str(default)
@@ -189,8 +188,8 @@ OF_A_SERVICE = re.compile(
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return a warning for each variable that has our prefix (`IMAGE_UPDATE_`) and a value, but
-    that is unknown. The warning does not show the value.
+    """Return a warning for each unknown variable that has our prefix (`IMAGE_UPDATE_`) and a value.
+    The warning does not show the value.
     """
     known_variables = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     warnings = []
@@ -211,7 +210,7 @@ def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
 
 
 class Call:
-    """A call to the command line. Commands get the call from `context.obj`."""
+    """A command-line call. Commands get it from `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
         """Read the arguments in `argv` and, if a CI system has passed one, the form.
@@ -233,7 +232,7 @@ class Call:
         adopted = adopt(os.environ, self.command, group.commands, options_of_step)
         self._parameter_by_variable = adopted.parameter_by_variable
         self._fields = adopted.fields  # the names of the form's parameters
-        self.mistake = adopted.mistake  # in the form
+        self.mistake = adopted.mistake  # a mistake in the form
         self._words = [*words, *adopted.words]  # the arguments after the command
         self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in CI_COMMANDS:
@@ -242,8 +241,8 @@ class Call:
 
     @cached_property
     def _context(self) -> Any:
-        """The Click context of the command line, without the parts that cannot be parsed. None if
-        there is no known command.
+        """The Click context of the command line, without the parts that cannot be parsed, or None
+        if the command is missing or unknown.
         """
         if not self.command:
             return None
@@ -258,7 +257,7 @@ class Call:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """Return the values of the options that can be parsed, by the option's field, such as
+        """The values of the options that can be parsed, keyed by the option's field, such as
         `log_format`.
 
         Even an invalid command line can specify where to write the results.
@@ -271,8 +270,8 @@ class Call:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return the flags whose values come from variables, each with the name that the user
-        knows: the form's parameter, or the variable itself.
+        """The flags whose values come from variables, each with the name that the user knows it by:
+        the form's parameter, or the variable itself.
 
         For example, `{"--git-username": "git-username"}`.
         """

@@ -33,8 +33,8 @@ def carry_out(
 ) -> Report:
     """Judge the version changes between the two commits in the settings, and return the report.
 
-    Nothing is written, but with `--comment`, the report is posted as a comment. A shield against
-    signals is added to `shielded`, and the caller closes it once the report is published.
+    Nothing is written to Git, but with `--comment`, the report is posted as a comment. A shield
+    against signals is added to `shielded`, and the caller closes it once the report is published.
     """
     compared = compared_of(settings.check, environ)
     job = job_of(settings, (), environ)
@@ -51,7 +51,7 @@ def carry_out(
 
 
 def _attach_admitted_versions(report: Report, log: Log) -> None:
-    """Log a notice for each admitted version, which GitHub shows at the version's line. Refused
+    """Log a notice for each admitted version. GitHub shows it at the version's line. Refused
     versions are reported as errors, which already have a line.
     """
     for decision in report.updates:

@@ -1,5 +1,5 @@
-"""Creates a Typer command and its help from a function and the fields that define the command's
-options.
+"""Creates a Typer command and its help from a function, and from the fields that define the
+command's options.
 
 Typer's own help draws boxes and, at 80 columns, truncates long names and variables. Click's plain
 help does not. `--help` shows the options that most users of the command need. `--help-all` shows
@@ -34,18 +34,19 @@ SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "
 
 
 def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
-    """Return a function with the signature from which Typer creates a command's options.
+    """Return a function whose signature makes Typer create the command's options.
 
-    `body` is called with the settings and the call. The demo has no settings, and is called with
-    the one option that it declares itself.
+    `body` is called with the settings and the call. The demo has no settings: it is called with the
+    one option that it declares itself.
     """
 
     def run_command(
         context: typer.Context,
-        **_parsed: Any,  # the same as `context.params`, but None for an empty list
+        **_parsed: Any,  # the same as `context.params`, except that an empty list is None
     ) -> int:
         """Call `body`, and return its exit code."""
-        shutdown.check()  # a signal during the imports did not raise, and stdin may never end
+        # a signal during the imports did not raise an error, and stdin may never end
+        shutdown.check()
         has_settings = command in TAKEN
         if has_settings:
             return body(settings_of(command, context.params), context.obj)
@@ -64,7 +65,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         annotation=typer.Context,
     )
 
-    # Typer reads these instead of the signature and the docstring of `run_command`.
+    # Typer reads these instead of `run_command`'s own signature and docstring.
     signature = inspect.Signature([context, *params, _help_all_parameter()])
     run_command.__signature__ = signature  # type: ignore[attr-defined]
     run_command.__annotations__ = {}
@@ -73,12 +74,12 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
 
 
 def settings_of(command: str, parsed_values: Mapping[str, Any]) -> Settings:
-    """Return the settings for a call of the command.
+    """Return the settings for a call to the command.
 
     `parsed_values` are from Typer, by the name of the option's field, such as `git_username`.
     Raises `UsageError` for options that cannot be combined.
     """
-    accepted = TAKEN[command]  # the records and the single options that the command accepts
+    accepted = TAKEN[command]  # the records and single options that the command accepts
     record_types = get_type_hints(Settings)
     records = {
         name: record_of(record_type, parsed_values)
@@ -92,9 +93,7 @@ def settings_of(command: str, parsed_values: Mapping[str, Any]) -> Settings:
 
 
 def record_of(record: type, values: Mapping[str, Any]) -> Any:
-    """Return a record with those of the values that are for one of its fields. Other fields keep
-    their defaults.
-    """
+    """Return a record with the values that match its fields. Other fields keep their defaults."""
     names = [field.name for field in fields(record) if field.name in values]
     return record(**{name: values[name] for name in names})
 
@@ -106,8 +105,8 @@ def _typer_parameter(
     *,
     is_required: bool,
 ) -> inspect.Parameter:
-    """Return a parameter of a function's signature, from which Typer creates an option or an
-    argument of the command.
+    """Return a parameter for a function's signature. Typer creates an option or argument of the
+    command from it.
 
     `field` is a field of the settings, such as `git_username`, and `kind` is its type. A bool
     becomes a flag, `--x/--no-x`, and a tuple becomes an option that can be repeated.
@@ -127,10 +126,10 @@ def _typer_parameter(
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        # `_reader` expects strings, whatever the type of the default is
+        # `_reader` expects strings, regardless of the default's type
         parser=str if has_single_text else None,
         callback=_reader(field, option, default, is_flag=is_flag, is_required=is_required),
-        # the metavar of a choice lists the valid values, such as `auto|always|never`
+        # a choice's metavar lists the valid values, such as `auto|always|never`
         autocompletion=(lambda: option.metavar.split("|")) if has_choices else None,
     )
 
@@ -138,7 +137,7 @@ def _typer_parameter(
     # `_reader` converts.
     default_for_typer: Any = option.shown or default
     type_for_typer: Any = str
-    if is_required:  # Typer requires a parameter without a default
+    if is_required:  # Typer treats a parameter without a default as required
         default_for_typer = inspect.Parameter.empty
         type_for_typer = list[str] if is_list else str
     elif is_list:
@@ -176,16 +175,16 @@ def _reader(
     is_flag: bool,
     is_required: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return the function that Typer calls with an option's parsed value, to convert it to the
-    value of the settings' field.
+    """Return the function that Typer calls to convert an option's parsed value to the value of the
+    settings' field.
 
     `default` is the value that the option has in Typer if the user does not set it.
     """
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        """Return the value for the settings. Raises `BadParameter` if a required one is blank."""
+        """Return the value for the settings. Raises `BadParameter` if a required value is blank."""
         given = _given_values(context, param, value, option, default)
-        if is_flag:  # Typer has read a bool, but does not treat a blank variable as unset
+        if is_flag:  # Typer has parsed the bool, but does not treat a blank variable as unset
             return value if given.is_given else field.default
         result = option.read(given)
         if is_required and not result:
@@ -204,7 +203,7 @@ def _given_values(
 ) -> Given:
     """Return an option's values as strings, and where they come from.
 
-    `value` is what Typer has parsed. Without a value from the user, there are no strings.
+    `value` is what Typer has parsed. If the user did not set a value, there are no strings.
     """
     typer_source = context.get_parameter_source(str(param.name))
     source: Origin = "default"
@@ -213,7 +212,7 @@ def _given_values(
 
     texts: tuple[str, ...] = ()
     if source == "variable":
-        # the whole value, because Typer splits it at spaces
+        # not `value`, because Typer splits it at spaces
         texts = (os.environ[str(param.envvar)],)
     elif source == "command line":
         values = value if isinstance(value, list | tuple) else [value]
@@ -237,7 +236,7 @@ class GroupedHelp(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the command's name.
 
-        Typer would put braces around a required argument.
+        Typer's own version puts braces around a required argument.
         """
         arguments = [
             str(param.metavar) for param in self.get_params(ctx) if isinstance(param, TyperArgument)
@@ -245,8 +244,8 @@ class GroupedHelp(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command line, after adding the value `-` (stdout) to an `--html`
-        without a value: Typer does not support optional values.
+        """Parse the words of the command line. An `--html` without a value first gets the value `-`
+        (stdout), because Typer does not support optional values.
 
         In `report --html report.json`, the only plain word is the report to read, not the value of
         `--html`. For other commands, raises `UsageError` if the word after `--html` could be the
@@ -259,7 +258,8 @@ class GroupedHelp(TyperCommand):
         index = args.index("--html")
         words_before = args[:index]
         words_after = args[index + 1 :]
-        next_word = words_after[0] if words_after else "--"  # the end counts as another option
+        # the end of the command line counts as another option
+        next_word = words_after[0] if words_after else "--"
         has_value = not _is_option(next_word)
         shows_a_report = self.name == "report"
         if shows_a_report:
@@ -279,9 +279,9 @@ class GroupedHelp(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the help's sections, in the order of `GROUPS`, and the number of options left out.
+        """Write the help's sections, in the order of `GROUPS`, and the number of omitted options.
 
-        Only the common options are written, or with `everything`, all options.
+        Only the common options are written or, with `everything`, all options.
         """
         rows_by_section: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         declared_options = {field.name: option for field, _, option in options_of(str(self.name))}
@@ -369,7 +369,7 @@ def _help_row(
     """Return the two columns of an option's help: its names with its value (`name`, possibly
     shortened), and its description with notes in brackets.
 
-    With `everything`, for `--help-all`, a note has the variable. Otherwise, the option's brief
+    With `everything`, for `--help-all`, a note shows the variable. Otherwise, the option's brief
     texts are used if it has any.
     """
     text = option.help

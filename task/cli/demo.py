@@ -77,8 +77,8 @@ def demo(
 
 
 def _run_demo(folder: str) -> int:
-    """Create a repository in the folder, plan and run an update of it, print the decisions, the
-    diff, and the commit, and return the exit code.
+    """Create a repository in the folder, plan and run an update, print the decisions, the diff, and
+    the commit, and return the exit code.
     """
     repo = os.path.join(folder, "gitops.git")
     applications = os.path.join(folder, "applications.yaml")
@@ -114,7 +114,7 @@ def _run_demo(folder: str) -> int:
     message = log.out.decode().rstrip()
     say("\nThe commit:\n" + textwrap.indent(message, "    ", lambda _line: True) + "\n")
 
-    # The run must do what the plan has shown.
+    # The run must do what the plan showed.
     verdicts = sorted(decision.verdict for decision in report.decisions)
     planned_trees = [commit.tree for commit in plan.commits]
     written_trees = [commit.tree for commit in report.commits]

@@ -1,7 +1,7 @@
-"""The `options` parameter in a CI system's form, for options that do not have their own parameter.
+"""The `options` parameter in a CI system's form, for options without a parameter of their own.
 
 Dashboards draw a field for each parameter, so only options that people fill in are parameters. All
-other options are written as on the command line, one per line. They are not passed to a shell.
+other options are written as on the command line, one per line. They never pass through a shell.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from task.option import variable_of
 # arguments.
 MARK = "--options"
 _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
-# Set by the manifest: where the CI system reads results, and where it mounts certificates and
+# Set by the manifest: where the CI system reads results from, and where it mounts certificates and
 # credentials.
 _RESULTS = ("--results-dir", "--dotenv")
 _MOUNTED = ("--basic-auth-directory", "--ca-file", "--report")
-# Options for secrets that the manifest may pass as variables.
+# Options for secrets, which the manifest may pass as variables.
 _SECRETS = {
     "--ssh-key-file": "IMAGE_UPDATE_SSH_KEY",
     "--github-app-key-file": "IMAGE_UPDATE_GITHUB_APP_KEY",
@@ -117,7 +117,7 @@ def _refuse_repeated_option(
 
     `option` is the Typer option with this name, or None if it is unknown.
     """
-    flag = str(option.opts[0]) if option is not None else name  # `name` may be its short form
+    flag = str(option.opts[0]) if option is not None else name  # `name` may be the short form
     parameter = flag.removeprefix("--")
     if parameter in parameters:
         raise UsageError(

@@ -62,9 +62,9 @@ class GivenImages:
 def given_images(options: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
     """Return the images from the options and from the `--images-from` files.
 
-    A file has either the images of one build, which are added to those in the options, or registry
-    events, each of which is a separate build. `applications` are the values of `--applications`,
-    which may also read stdin.
+    A file contains either the images of one build, which are added to those from the options, or
+    registry events, each of which is a separate build. `applications` are the values of
+    `--applications`, which may also read stdin.
     """
     if not options.images_from:
         return GivenImages(event_images(options.image, options.image_digest, options.tag))
@@ -88,7 +88,7 @@ def given_images(options: EventOptions, applications: Sequence[str] = ()) -> Giv
 
 def _refuse_build_options(options: EventOptions, files: ImagesFrom) -> None:
     """Raise `UsageError` if a file or an option that describes a single build is used together with
-    events, because each event is a build of its own.
+    events, because each event is a separate build.
     """
     if files.built:
         raise UsageError(
@@ -109,10 +109,10 @@ def job_of(
     environ: Mapping[str, str],
     events: Events | None = None,
 ) -> Job:
-    """Return the job: the work of one run, as the options and the CI system's variables describe
-    it. Raises `UsageError` for an invalid value.
+    """Return the job (the work of one run) that the options and the CI system's variables describe.
+    Raises `UsageError` for an invalid value.
 
-    `images` are the images in the options or in `events`. Each event is a separate build.
+    `images` are the images from the options or from `events`. Each event is a separate build.
     """
     event_options = settings.event
     commits = settings.commit
@@ -123,7 +123,7 @@ def job_of(
     job_repository = without_login(settings.source_repository or origin.repository)
     # Events are about builds elsewhere, and commands such as `promote` deploy earlier builds.
     is_build_of_job = events is None and not kind_of(settings.command).deploys_only
-    if not is_build_of_job:  # other facts about the CI job do not describe the images' build
+    if not is_build_of_job:  # the CI job's other facts do not describe the images' build
         origin = Origin(run=origin.run)
 
     build = Build()
@@ -131,7 +131,7 @@ def job_of(
         build_variables = environ if is_build_of_job else {}
         build = build_of(build_variables, event_options, settings.source_repository)
 
-    # the source of the images: if the job has not built them, only the options can say it
+    # the images' source: if the job has not built them, only the options can specify it
     source_repository = without_login(settings.source_repository or origin.repository)
     source_commit = event_options.source_commit or origin.commit
     source_page = _commit_page(source_repository.removesuffix(".git"), source_commit)
@@ -224,8 +224,9 @@ def duration_of(option: str, text: str) -> int:
 
 
 def _flags_on_command_line(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options about pull requests, such as `--auto-merge`, that are set, but not by
-    their variables, which a platform may set for everyone. `--pull-request` itself is not included.
+    """Return the options about pull requests, such as `--auto-merge`, that are set on the command
+    line. Options whose variables are set are omitted, because a platform may set those for
+    everyone. So is `--pull-request` itself.
     """
     fields = (
         "pull_request_label",
@@ -246,7 +247,7 @@ def _plan_comment(
     """Return the pull request to comment on, and the key that identifies the comment on it.
 
     Plans for different images or Applications get separate comments, so the key is a hash of both.
-    Raises `UsageError` for a run that is not a plan, or not about a pull request.
+    Raises `UsageError` if the run is not a plan, or is not for a pull request.
     """
     if not settings.dry:
         raise UsageError(
@@ -300,8 +301,8 @@ def _deployed_source(
 
 
 def _check_deployed_source(settings: Settings, repository: str, commit: str) -> None:
-    """Raise `UsageError` if the repository or the commit is unknown, or if the repository is not at
-    an https or ssh URL. `promote` does not need a commit yet.
+    """Raise `UsageError` if the repository or the commit is unknown, or if the repository's URL is
+    not https or ssh. `promote` does not need a commit yet.
     """
     if not repository:
         raise UsageError(
@@ -337,7 +338,7 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return the Applications to consider, and the defaults for settings without an annotation.
+    """Return which Applications to consider, and the defaults for settings without an annotation.
 
     Applications can be named with the APP argument and with `--application`. With both, an
     Application must match both.
@@ -345,7 +346,7 @@ def scope_of(settings: Settings) -> Scope:
     options = settings.scope
     typed_names = settings.app or settings.status.app  # the APP argument
     option_names = settings.application  # `--application`
-    # With both, `within` restricts the typed names to those of the option.
+    # With both, `within` restricts the typed names to those in the option.
     names_to_match_too = option_names if typed_names else ()
     return Scope(
         prefix=options.annotation_prefix,
@@ -367,13 +368,13 @@ def scope_of(settings: Settings) -> Scope:
 
 
 def _promotion(settings: Settings, repository: str) -> Promotion | None:
-    """Return the requested promotion, or None for any other command than `promote`.
+    """Return the requested promotion, or None for commands other than `promote`.
 
     `repository` is the CI job's repository, or the repository set in the options.
     """
     if settings.command != "promote":
         return None
-    # Imported late, because all other commands would wait for a module that they do not need.
+    # Imported late, so that other commands do not wait for a module that they do not need.
     from task.commands.promotion import check_promotion  # noqa: PLC0415
 
     options = settings.promote
@@ -391,8 +392,8 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """Return what a person requests with `hold`, `release`, or `rollback`, or None for any other
-    command. A hold is an order that keeps a version.
+    """Return what a person requests with `hold`, `release`, or `rollback`, or None for other
+    commands. A hold is an order that keeps a version.
 
     `now` is the current time as RFC 3339. Raises `UsageError` for an invalid value.
     """
@@ -422,7 +423,7 @@ def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` if `--reason` or `--by`, which a commit will show, contains the value of a
     secret variable.
 
-    A CI system may expand variables in the text. GitLab does this for $NAME.
+    A CI system may expand variables in the text, as GitLab does for $NAME.
     """
     for name in SECRETS:
         secret = environ.get(name, "").strip()
@@ -460,7 +461,7 @@ def _failed_image(text: str) -> Image:
 
 
 def _commit_page(repository: str, commit: str) -> str:
-    """Return the URL of a commit, or only its ID if the repository has no web page."""
+    """Return the URL of a commit, or just its ID if the repository has no web page."""
     if commit and repository.startswith(("https://", "http://")):
         return f"{repository}/commit/{commit}"
     return commit
@@ -469,8 +470,8 @@ def _commit_page(repository: str, commit: str) -> str:
 def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     """Return the trailers (`KEY: value` lines at the end of a commit message) about the build.
 
-    `origin` has the CI system's facts about the commit that the CI job has built. They are ignored
-    if `--source-commit` is a different commit. Raises `UsageError` for an invalid `--trailer`.
+    `origin` has the CI system's facts about the commit that the CI job built. They are ignored if
+    `--source-commit` is a different commit. Raises `UsageError` for an invalid `--trailer`.
     """
     options = settings.commit
     for key, _ in options.trailer:
@@ -492,8 +493,8 @@ def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
 
 
 def _template(path: str) -> str | None:
-    """Return the text of the commit message template, or None if there is none. Raises
-    `UsageError` if it cannot be read or used.
+    """Return the text of the commit message template, or None if there is none. Raises `UsageError`
+    if the template cannot be read or used.
     """
     if not path:
         return None
@@ -523,7 +524,7 @@ SECONDS = {
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
 _LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely to be a mistake than a tag
-LONGEST = 500  # characters in a reason or a name
+LONGEST = 500  # characters in a reason or name
 
 
 def until_of(text: str, now: str) -> str:
@@ -551,8 +552,8 @@ def until_of(text: str, now: str) -> str:
 
 
 def _end_of_hold(text: str, start: datetime) -> datetime:
-    """Return the time in UTC for a duration from `start`, such as 3d, or for an ISO 8601 time. A
-    time without a zone is in UTC. Raises `ValueError` or `OverflowError` for other strings.
+    """Convert a duration from `start`, such as 3d, or an ISO 8601 time to a time in UTC. A time
+    without a zone is in UTC. Raises `ValueError` or `OverflowError` for other strings.
     """
     duration = DURATION.fullmatch(text)
     if duration:

@@ -65,7 +65,7 @@ def lint(settings: Settings, call: Call) -> int:
         placed_findings, applications_read, comparison = _collect_findings(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
-            # The source comes from an argument here, so the error must not mention --applications.
+            # Here, the source comes from an argument, so the error must not mention --applications.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if form in lint_views.REPORTS:
             finding = Finding(noted("error", str(error), error.hint))
@@ -130,12 +130,12 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 
 @dataclass(frozen=True)
 class _Inspected:
-    """Everything that `lint` has read, and the findings that were made while reading."""
+    """Everything that `lint` has read, and the findings from that."""
 
     discovery: Discovered  # the Applications and HelmReleases
     texts: Mapping[str, str]  # content of the files from Git, by path
-    passed_over: Sequence[Application]  # annotated, but not read in full
-    git_subs: Sequence[Subscription]  # all that write to a repository
+    passed_over: Sequence[Application]  # Applications with annotations that were not read in full
+    git_subs: Sequence[Subscription]  # all subscriptions that write to a repository
     repository_findings: Sequence[Finding]  # about configs and open branches
     owner_findings: Sequence[Finding]  # about owners that revert patches or require signed commits
     file_findings: Sequence[Finding]  # about holds, and the files that updates write
@@ -173,7 +173,7 @@ def _collect_findings(
     placed_findings += [_finding_of_problem(problem) for problem in discovery.problems]
     placed_findings += _unknown_name_findings(inspected, scope)
 
-    # findings with an annotation, whose line is looked up
+    # findings about an annotation, whose line is looked up
     prefix = settings.scope.annotation_prefix
     texts = inspected.texts
     compares = settings.lint.from_image_updater
@@ -181,9 +181,8 @@ def _collect_findings(
     for finding in (*annotation_findings, *inspected.owner_findings):
         placed_findings.append((finding, *_file_and_line(finding, prefix, texts)))
     placed_findings += _release_findings(inspected)
-    for (
-        finding
-    ) in inspected.file_findings:  # without an annotation, so at the manifest's first line
+    # these have no annotation, so they are at the manifest's first line
+    for finding in inspected.file_findings:
         placed_findings.append((finding, *_file_and_line(finding, "", texts)))
     return placed_findings, applications_read, inspected.comparison
 
@@ -196,8 +195,8 @@ def _inspect(
 ) -> _Inspected:
     """Read the Applications, and then the repositories that they write to.
 
-    Findings that need a repository, a forge, or a cluster are made here. The others need only the
-    manifests, and are made later.
+    Findings that need a repository, a forge, or a cluster are made here. The other findings need
+    only the manifests, and are made later.
     """
     # `_with_texts` fills both while `discovered` reads the manifests
     texts: dict[str, str] = {}  # content of the files from Git, by path
@@ -239,12 +238,14 @@ def _inspect(
 
 
 def _finding_without_place(severity: Severity, message: str, hint: str) -> Placed:
-    """Return a finding without a file and a line."""
+    """Return a finding without a file or line."""
     return Finding(noted(severity, message, hint)), "", 0
 
 
 def _unknown_name_findings(inspected: _Inspected, scope: Scope) -> list[Placed]:
-    """Return a finding for each name in the options that no Application or HelmRelease has."""
+    """Return a finding for each name in the options that does not match any Application or
+    HelmRelease.
+    """
     discovery = inspected.discovery
     releases = [release.application for release in discovery.helm_releases]
     excluded_apps = (*discovery.outside, *inspected.passed_over)
@@ -263,7 +264,7 @@ def _annotation_findings(
     """Return the findings about annotations.
 
     If Argo CD Image Updater (AIU) is in use, or a comparison with it is requested (`compares`),
-    these include remarks for people who migrate from it.
+    these include remarks for people who are migrating from it.
     """
     discovery = inspected.discovery
     findings = findings_of_all((*discovery.applications, *discovery.templates), scope.defaults)
@@ -285,16 +286,15 @@ def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
     for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
             finding = finding_of_flaw(release.application, flaw)
-            # A flaw without a key says that the manifest is not in Git here. It may be in Git where
-            # `run` reads it.
+            # A flaw without a key means that the manifest is not in Git here. It may be in Git in
+            # the place where `run` reads it.
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
             yield finding, *_file_and_line(finding, "", inspected.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
-    """Convert a problem with reading a source of Applications into a finding with its file and
-    line.
+    """Convert a problem with reading a source of Applications to a finding with its file and line.
 
     A message such as `apps/web.yaml:12: …` is split into the location and the rest.
     """
@@ -338,7 +338,8 @@ def _reverted_patches(
         if not live_subs or app.generated_by in reported_sets:
             continue
 
-        owner = ""  # what reverts the change, such as "ApplicationSet argocd/web"; "" if nothing
+        # what reverts the change, such as "ApplicationSet argocd/web", or "" if nothing does
+        owner = ""
         if app.generated_by:
             patched_field = "spec.sources" if app.multi else "spec.source"
             if set_takes_back(sets[app.generated_by], app.name, patched_field):
@@ -360,7 +361,7 @@ def _reverted_patches(
 def _required_signatures(
     apps: Iterable[Application], scope: Scope, world: World
 ) -> Iterator[Finding]:
-    """Yield a remark for each Argo CD project and repository where commits must be signed, at the
+    """Yield a remark for each Argo CD project and repository that requires signed commits, at the
     first Application that writes there.
 
     Whether a run signs its commits depends on the run's options.
@@ -382,7 +383,9 @@ def _required_signatures(
 
 
 def _subscriptions_to_git(discovery: Discovered, scope: Scope) -> list[Subscription]:
-    """Return all subscriptions that write to a repository, including those that options exclude."""
+    """Return all subscriptions that write to a repository, including those that the options
+    exclude.
+    """
     apps = [subscribe(app, scope.defaults) for app in (*discovery.applications, *discovery.outside)]
     subs: list[Subscription] = []
     for app_or_release in (*apps, *discovery.helm_releases):
@@ -403,10 +406,10 @@ def _with_texts(
     texts: dict[str, str],
     sets: dict[str, Mapping[str, Any]],
 ) -> Iterator[Found]:
-    """Yield the manifests, and as each is yielded, add what `lint` needs later to two dictionaries.
+    """Yield the manifests. As each is yielded, add what `lint` needs later to two dictionaries.
 
-    `texts` gets the content of files from Git, by the path in the manifest's origin. `sets` gets
-    the ApplicationSets that generate manifests, by `namespace/name`.
+    `texts` gets the content of files from Git, keyed by the path in the manifest's origin. `sets`
+    gets the ApplicationSets that generate manifests, keyed by `namespace/name`.
     """
     for manifest in manifests:
         if manifest.owner is not None:
@@ -420,7 +423,7 @@ def _with_texts(
 def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
     """Return the file and line of the annotation that a finding is about, or else of the manifest.
 
-    `prefix` is the prefix of annotations. `texts` has the content of the files from Git, by path.
+    `prefix` is the annotations' prefix. `texts` has the content of the files from Git, by path.
     """
     path, start = _path_and_line(finding.origin)  # where the manifest starts
     if not finding.key or path in NO_FILES:
@@ -430,7 +433,7 @@ def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> t
     if not finding.field:
         return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=text)
 
-    # An ImageUpdater has set the annotation. An `image-list` combines the fields `alias` and
+    # The annotation comes from an ImageUpdater. An `image-list` combines the fields `alias` and
     # `imageName` of each image.
     value = finding.value
     if finding.field == "imageName":
@@ -439,8 +442,8 @@ def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> t
 
 
 LARGEST_DOCUMENT = 1_000_000  # characters in a document that is searched for a field
-# lines examined for one annotation, because a List may have thousands of Applications with the same
-# keys
+# the most lines to examine for an annotation, because a List may have thousands of Applications
+# with the same keys
 MOST = 500
 
 
@@ -457,9 +460,9 @@ def line_of(
     `start` if it is not found. Lines count from 1.
 
     A line matches if it has `key` (with its prefix) and the first line of `value`. If no line has
-    both, the first line with the key is returned. With `sure`, that is done only if no other line
-    has the key: a List is one document with many Applications. `text` is the content of a file that
-    is not on this machine.
+    both, the first line with the key is returned. With `sure`, that line is returned only if no
+    other line has the key, because a List is one document with many Applications. `text` is the
+    content of a file that is not on this machine.
     """
     lines, begin, end = _document_lines(path, start, text)
     key_lines = _lines_with_key(path, key, text)  # in the whole file, in ascending order
@@ -497,7 +500,7 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
     line = start
     for part in field:
-        # The line is that of the key, or of the item in a sequence. The next part is in the value.
+        # The line is the key's or, in a sequence, the item's. The next part is in the value.
         key_or_item, node = _part_of(node, part)
         if key_or_item is None:
             break
@@ -526,7 +529,7 @@ def _part_of(node: Node | None, part: str | int) -> tuple[Node | None, Node | No
 
 
 def _document_lines(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
-    """Return all lines of a file, and the indices of the first line of a YAML document and of the
+    """Return all lines of a file, the index of a YAML document's first line, and the index of the
     line after its last.
 
     `start` is the number of the document's first line, counting from 1. The indices count from 0.
@@ -557,8 +560,8 @@ def _lines_and_separators(path: str, text: str | None) -> tuple[list[str], list[
 
 @lru_cache(maxsize=1024)
 def _lines_with_key(path: str, key: str, text: str | None) -> list[int]:
-    """Return the indices of the lines with a key that is followed by the end of the line, a colon,
-    a quote, or a space.
+    """Return the indices of the lines that contain the key followed by a colon, a quote, a space,
+    or the end of the line.
     """
     lines, _ = _lines_and_separators(path, text)
     word_ends = ("", ":", '"', "'", " ")

@@ -69,8 +69,8 @@ def config_findings(
     subs: Sequence[Subscription],
     locate: Locate,
 ) -> Iterator[Finding]:
-    """Yield the findings about the repositories' configs (files `.image-update/config`): mistakes,
-    rules that do not match anything, and files that are mistaken for a config.
+    """Yield the findings about the repositories' configs (`.image-update/config`): mistakes, rules
+    that do not match anything, and files that people mistake for a config.
 
     `sources` are the values of `--applications`. A source that is a local file or folder may have a
     config at the root of its work tree. `subs` are all subscriptions that write to repositories,
@@ -89,7 +89,7 @@ def _findings_in_config(
     does not match any Application.
 
     Rules are compared with those of `subs` that write to the config's repository. `locate` returns
-    that repository. If it is unknown, rules are not compared.
+    that repository. If that repository is unknown, rules are not compared.
     """
     try:
         config, mistakes = check_config(read_text(path, _LARGEST_CONFIG))
@@ -104,7 +104,7 @@ def _findings_in_config(
     has_rules = bool(config.rules or config.freezes)
     if not has_rules:
         return
-    located = locate(f"{path}:0")  # it expects a path and a line, like the origin of a manifest
+    located = locate(f"{path}:0")  # `locate` expects a path and a line, like a manifest's origin
     if located:
         repo, _, _ = located
         subs_of_repo = [sub for sub in subs if same_repository(sub.repo, repo)]
@@ -128,7 +128,7 @@ def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
 
 
 def _config_paths(sources: Iterable[str]) -> Iterable[str]:
-    """Return the paths where the configs of local sources are expected, each once."""
+    """Return the paths where the configs of local sources are expected, without duplicates."""
     return dict.fromkeys(_config_path(source) for source in sources if os.path.exists(source))
 
 
@@ -144,7 +144,7 @@ def _unmatched_rule_findings(
     """
     if not subs:
         return
-    targets = list(subs)  # later with a copy for each file that an update would change
+    targets = list(subs)  # below, with a copy for each file that an update would change
     if unmatched(config, targets):  # a target may be a folder, and a rule may apply to part of it
         top = os.path.dirname(os.path.dirname(path))
         for sub in subs:
@@ -161,7 +161,7 @@ def _unmatched_rule_findings(
 
 def _misplaced_config_findings(config: str) -> Iterator[Finding]:
     """Yield a finding for each file or folder that people mistake for the config, such as
-    `.image-update/config.yaml`. `config` is the path of the right file.
+    `.image-update/config.yaml`. `config` is the path of the real config.
     """
     if os.path.isdir(config):
         hint = f"use a single file, {PATH}"
@@ -201,7 +201,7 @@ def _template_findings(config: str, templates: Iterable[tuple[str, int]]) -> Ite
 
 
 def _key_findings(path: str, config: RepositoryConfig) -> Iterator[Finding]:
-    """Yield an error for each demand with a public key that cannot be read.
+    """Yield an error for each demand with a public key that cannot be used.
 
     A demand is the proof that the config requires for an image. `path` is the config's file.
     """
@@ -217,12 +217,12 @@ def _key_findings(path: str, config: RepositoryConfig) -> Iterator[Finding]:
 
 
 def _check_keys(top: str, demand: Demand) -> None:
-    """Raise `TargetError` for the first public key that a demand refers to and that is unusable.
+    """Raise `TargetError` for the first unusable public key that a demand refers to.
 
     A demand is the proof that a repository's config requires for an image. Its `keys` are the paths
     of PEM files, relative to `top`, the root of the work tree.
     """
-    key_files: dict[str, File] = {}  # with their parent folders
+    key_files: dict[str, File] = {}  # the keys' files and their parent folders
     for path in demand.keys:
         key_files |= files_to(top, path)
     demand_with_texts = with_keys(demand, key_files)  # raises `TargetError` for an unreadable file
@@ -239,7 +239,7 @@ def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
     """Return the file or folder at `top`/`path` and its parent folders, by their paths below `top`.
 
     Each has the mode that Git would give it. A path below a symbolic link is not followed. A file
-    of more than `largest` bytes has a `problem` instead of its text.
+    of more than `largest` bytes has a `problem` instead of text.
     """
     files: dict[str, File] = {}
     parts = path.split("/")
@@ -264,7 +264,7 @@ def _local_file(path: str, largest: int) -> File:
 
 
 def _finding_about(app: Tracker, trouble: Trouble) -> Finding:
-    """Return a finding about an Application, at its manifest."""
+    """Return a finding about an Application, located at its manifest."""
     return Finding(trouble, application=app.key, origin=app.origin)
 
 
@@ -282,8 +282,8 @@ def _finding_at(path: str, message: str, hint: str) -> Finding:
 
 
 def _config_path(source: str) -> str:
-    """Return the path where a source's config is expected: at the root of its work tree, or else in
-    its folder.
+    """Return the path where a source's config is expected: at the root of the source's work tree,
+    or else in its folder.
     """
     folder = source if os.path.isdir(source) else os.path.dirname(source) or "."
     top = os.path.realpath(folder)
@@ -307,7 +307,7 @@ def findings_in_files(
 ) -> Iterator[Finding]:
     """Yield the findings about the files to which the Applications' updates are written.
 
-    Repositories on this machine are read if the protocol `file` is allowed; others are read only
+    Repositories on this machine are read if the `file` protocol is allowed; others are read only
     with `--holds`. If one cannot be read, a warning is logged. For repositories that are not read,
     the files in the manifests' work trees are checked instead (`local_findings`).
     """
@@ -362,10 +362,10 @@ def _findings_on_branch(
 
 
 def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """Yield an info for each hold and each waiting build in the state files, and an error for each
-    unreadable state file.
+    """Yield an info finding for each hold and each waiting build in the state files, and an error
+    for each unreadable state file.
 
-    A hold is an order that keeps a version. A state file remembers holds and waiting builds for
+    A hold is an order that keeps a version. A state file stores the holds and waiting builds for
     each file to which updates are written.
     """
     unreadable: set[str] = set()  # paths of state files
@@ -396,7 +396,7 @@ def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
 
     `within` is " in FILE" if the Application has several files, or else "".
     """
-    hold_of_all = active(state.hold, now)  # None if there is no hold, or if it has ended
+    hold_of_all = active(state.hold, now)  # None if there is no hold, or if the hold has ended
     if hold_of_all:
         yield f"all images{within} are {hold_text(hold_of_all)}"
     for name, memory in state.images.items():
@@ -413,7 +413,7 @@ def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
 def _unusable_target_findings(
     snapshot: Snapshot, subs: Sequence[Subscription]
 ) -> Iterator[Finding]:
-    """Yield an error for each target (the place to which a subscription's updates are written) that
+    """Yield an error for each target (the place where a subscription's updates are written) that
     cannot be edited, or whose version Argo CD would never use.
     """
     for sub in subs:
@@ -421,19 +421,19 @@ def _unusable_target_findings(
             continue
         try:
             kind = resolve(sub, snapshot)
-            # Both raise if the target is unusable. Their results are not needed.
+            # Both calls raise if the target is unusable. Their results are not needed.
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
             yield _finding_about(sub.application, noted("error", str(error), error.hint))
         except TaskError:
-            continue  # `run` reports this error, and so do the findings about the annotations
+            continue  # `run` and the findings about the annotations report this error
 
 
 def _freeze_findings(
     snapshot: Snapshot, subs: Sequence[Subscription], now: str
 ) -> Iterator[Finding]:
-    """Yield an info for each Application whose updates are frozen at the time `now`.
+    """Yield an info finding for each Application whose updates are frozen at the time `now`.
 
     A freeze is an entry in the repository's config that stops updates for some time. If the config
     has a mistake, yield an error about it instead.
@@ -449,7 +449,8 @@ def _freeze_findings(
         " waiting builds"
     )
     governed_subs = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
-    findings: dict[Finding, None] = {}  # an ordered set: several images of one Application
+    # an ordered set, because an Application may have several images
+    findings: dict[Finding, None] = {}
     for sub in governed_subs:
         if sub.freeze:
             trouble = noted("info", f"images are {hold_text(sub.freeze)}", hint)
@@ -461,10 +462,10 @@ LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a ru
 
 
 def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterator[Finding]:
-    """Return the findings about the files of these subscriptions, each once: the warnings that a
-    run would give, and errors for files that must not be written.
+    """Return the findings about the files of these subscriptions, without duplicates: the warnings
+    that a run would give, and errors for files that must not be written.
 
-    Read errors are not reported here, because a run reports them.
+    Read errors are not reported, because a run reports them.
     """
     findings: list[Finding] = []
     for sub in subs:
@@ -497,20 +498,21 @@ def _caution_findings(snapshot: Snapshot, sub: Subscription) -> list[Finding]:
 
 def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the repository's config does not allow the Application to write the files
-    that an update would change, on the branch that the update would be pushed to.
+    that an update would change on the branch to which it would be pushed.
     """
     files = changed_files(snapshot, sub, Terms())
-    # Freezes do not limit where an Application may write. Without them, no time is needed.
+    # Freezes do not limit where an Application may write, and without them, the time does not
+    # matter.
     config = replace(config_in(snapshot.files), freezes=())
-    # The base branch's config has settings, such as whether a pull request is required, and limits,
-    # which are in `writes`. The default branch's config adds only its limits.
+    # The base branch's config provides settings, such as whether a pull request is required, and
+    # limits (`writes`). The default branch's config only adds its limits.
     (sub,) = governed([sub], config, "", lambda _: files)
     (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
 
-    head = sub.head_template  # the head: the branch to push to
+    head = sub.head_template  # the branch to push to
     if not head:
         head = request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
-    is_head_unknown = not head or "{{" in head  # only a run knows the name
+    is_head_unknown = not head or "{{" in head  # only a run knows its name
     if is_head_unknown:
         any_branch = tuple(replace(writes, branches=None) for writes in sub.writes)
         sub = replace(sub, writes=any_branch)
@@ -543,10 +545,10 @@ def _other_rule_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Find
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
     """Yield `target_findings` and errors about hidden targets for subscriptions whose repository is
-    not read, as far as the files on this machine show them.
+    not read, as far as they can be found in the files on this machine.
 
-    If an Application writes to the repository of its own manifest, the files are those in the work
-    tree of the manifest.
+    If an Application writes to the repository of its own manifest, the files are those in the
+    manifest's work tree.
     """
     for sub in subs:
         origin = sub.application.origin
@@ -570,10 +572,10 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
 
 def _hidden_target_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the target is hidden: something overrides the version that is written
-    there, so Argo CD never uses it.
+    there, so Argo CD never uses that version.
     """
     try:
-        # Without files, `local_findings` checks only values files.
+        # `local_findings` passes no files only if the target is a values file.
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TargetError as error:
@@ -590,8 +592,8 @@ def _files_changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
 
 
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
-    """Return the files that are needed to read and write the subscription's target, from the work
-    tree `top`.
+    """Return the files in the work tree `top` that are needed to read and write the subscription's
+    target.
 
     A place is a file to read, or a folder to read with everything in it. Folders that are too large
     are skipped.
@@ -599,7 +601,7 @@ def _places_in_work_tree(top: str, sub: Subscription) -> Files:
     files: dict[str, File] = {}
     places_read: set[Place] = set()
     places_to_read: Collection[Place] = target_places(sub)
-    while places_to_read:  # the files of one round show which places are missing
+    while places_to_read:  # the files of each round show which places are still missing
         for place in places_to_read:
             files |= files_to(top, place.path, LARGEST_FILE)
             if place.want in ("folder", "tree"):

@@ -23,7 +23,8 @@ SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 
-NO_FILES = ("stdin", "cluster", "argocd")  # a line in stdin helps people, but is not in a file
+# a line number in stdin helps people, but there is no file
+NO_FILES = ("stdin", "cluster", "argocd")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _IN_GITHUB = {
     "error": "error",
@@ -48,10 +49,10 @@ def as_text(
     applications_read: int,
     first_lines: Iterable[str] = (),
 ) -> str:
-    """Return the findings for people: the `first_lines`, one or two lines for each finding, and a
-    line with the totals, such as the number of Applications read.
+    """Return the findings as text for people: the `first_lines`, one or two lines for each finding,
+    and a line with totals, such as the number of Applications read.
 
-    Editors open the `file:line` at the start of a line.
+    Editors can open the `file:line` at the start of a line.
     """
     lines = list(first_lines)
     for finding, path, line in placed_findings:
@@ -167,7 +168,9 @@ def sarif(placed_findings: Sequence[Placed]) -> str:
 
 
 def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> dict[str, Any]:
-    """Return a finding as a SARIF result. `fingerprint` identifies the finding in later reports."""
+    """Return a finding as a SARIF result. `fingerprint` identifies the same finding in later
+    reports.
+    """
     subject, message, _ = _words_of_finding(finding, path, line)
     text = f"{subject}: {message}"
     if finding.hint:
@@ -207,7 +210,7 @@ def gitlab(placed_findings: Sequence[Placed]) -> str:
     return _as_json_text(issues)
 
 
-# The formats for programs, by the value of --output.
+# The machine-readable formats, by the value of --output.
 REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
     "json": as_report,
     "junit": junit,
@@ -237,7 +240,7 @@ def _check_name(finding: Finding) -> str:
 
 def _file_or_application(finding: Finding, path: str) -> str:
     """Return the file's path relative to the current directory. Without a file, return the
-    Application's name, because the tools that read the report require a path.
+    Application's name instead, because the tools that read the report require a path.
     """
     if path and path not in NO_FILES:
         return _in_workspace(path)
@@ -245,7 +248,9 @@ def _file_or_application(finding: Finding, path: str) -> str:
 
 
 def _in_workspace(path: str) -> str:
-    """Return a local path relative to the current directory, as these programs expect."""
+    """Return a local path relative to the current directory, as the tools that read the report
+    expect.
+    """
     if "//" in path:  # REPO//PATH is not a local path
         return _clean(path)
     relative = os.path.relpath(path)
@@ -253,10 +258,10 @@ def _in_workspace(path: str) -> str:
 
 
 def _fingerprints(placed_findings: Sequence[Placed]) -> Iterator[str]:
-    """Yield a hash for each finding, in order. It is the same in the next report, even if the
-    finding's line number has changed.
+    """Yield a hash for each finding, in order. A finding's hash stays the same in the next report,
+    even if its line number has changed.
 
-    Findings that are equal, except for the line, are numbered, so every hash is unique.
+    Findings that differ only in the line are numbered, so every hash is unique.
     """
     occurrences = Counter[str]()  # how often each finding has appeared so far
     for finding, path, _ in placed_findings:

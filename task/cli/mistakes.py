@@ -1,4 +1,6 @@
-"""Explains what is wrong with a command line that Typer cannot parse, and what to use instead."""
+"""Explains what is wrong with a command line that Typer cannot parse, and suggests what to use
+instead.
+"""
 
 from __future__ import annotations
 
@@ -89,9 +91,9 @@ def explained(
 
 
 def _not_true_or_false(param: Any, environ: Mapping[str, str]) -> UsageError:
-    """Return the error for a flag with a value that is not a bool.
+    """Return the error for a flag whose value is not a bool.
 
-    The value comes from the flag's variable: on the command line, a flag has no value.
+    The value comes from the flag's variable, because flags have no value on the command line.
     """
     value = environ.get(str(param.envvar), "").strip()
     return UsageError(
@@ -109,8 +111,10 @@ def _takes_no_value(flag: str) -> UsageError:
 
 
 def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
-    """Return the error for a command that does not exist, with the most similar one as a hint."""
-    # Less similarity is not enough: `deploy` must not match `demo`.
+    """Return the error for a command that does not exist. The hint suggests the most similar
+    command.
+    """
+    # A lower cutoff would be too low: `deploy` must not match `demo`.
     similar = get_close_matches(name, commands, n=1, cutoff=0.65)
     question = f"did you mean {similar[0]}? " if similar else ""
     return UsageError(
@@ -120,7 +124,9 @@ def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
 
 
 def _hint_for_argument(argument: str, command: str) -> str:
-    """Return a hint with the option to use instead of an argument, or "" if that is unknown."""
+    """Return a hint with the option to use instead of an argument, or "" if there is no such
+    option.
+    """
     if command == "promote":
         return "select Applications with --from and --to"
     looks_like_image = "/" in argument or ":" in argument
@@ -134,7 +140,8 @@ def _hint_for_argument(argument: str, command: str) -> str:
 
 
 def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
-    """Return the error for an option that the command does not have, with what to use instead.
+    """Return the error for an option that the command does not have. The hint says what to use
+    instead.
 
     `command` is "" if the option is before the command. `options` has each command's flags.
     """
@@ -173,7 +180,7 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
 def _option_of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
     """Return the error for an option that `command` does not have.
 
-    The hint lists the other commands that have it. There is at least one.
+    The hint lists the other commands that have the option. There is at least one.
     """
     *first_commands, last_command = others
     listed_commands = last_command
@@ -210,7 +217,7 @@ def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> Us
     )
 
 
-# Meanings in kubectl, git, and curl of short options that do not exist here.
+# Short options that do not exist here, with their meanings in kubectl, git, and curl.
 _LETTERS = {
     "-A": "--namespace '*'",
     "-a": "--application",
@@ -242,10 +249,10 @@ def _whole_option(name: str, argv: Collection[str]) -> str:
 
 
 def _intended_option(name: str, flags: Collection[str]) -> str:
-    """Return the one of `flags` to use instead of a name with a single dash, or "" if there is
+    """Return the flag in `flags` to use instead of a name with a single dash, or "" if there is
     none.
 
-    The name may lack a dash (`-image`), be a short option of other programs (`-i`), or be the start
+    The name may lack a dash (`-image`), be a short option in other programs (`-i`), or be the start
     of an option (`-im`).
     """
     if name.startswith("--"):
@@ -255,7 +262,7 @@ def _intended_option(name: str, flags: Collection[str]) -> str:
 
     long_option = _LETTERS.get(name, "")  # may have a value: `--log-level debug`
     flag = long_option.partition(" ")[0]
-    if flag == "--version" or flag in flags:  # every command line may have `--version`
+    if flag == "--version" or flag in flags:  # `--version` works on every command line
         return long_option
 
     completions = sorted((other for other in flags if other.startswith(f"-{name}")), key=len)
@@ -265,7 +272,7 @@ def _intended_option(name: str, flags: Collection[str]) -> str:
 def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     """Return the error for a required option or argument that has no value.
 
-    `problem` follows its name in the message.
+    In the message, `problem` follows the name.
     """
     name = str(param.opts[0])
     flag = name if name.startswith("--") else str(param.metavar)
@@ -276,10 +283,10 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
 
 
 def in_words_of_the_user(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
-    """Return the error with the flags at the start of its message replaced by the names that the
+    """Return the error, replacing the flags at the start of its message with the names that the
     user knows.
 
-    `names_of_flags` has them: the variable that set the value, or the form's parameter.
+    `names_of_flags` has these names: the variable that set the value, or the form's parameter.
     `--tag: 'x' is not …` becomes `IMAGE_UPDATE_TAG: 'x' is not …`.
     """
     leading_flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
@@ -288,7 +295,7 @@ def in_words_of_the_user(error: UsageError, names_of_flags: Mapping[str, str]) -
     flags = leading_flags[0]
 
     def name_of(flag: re.Match[str]) -> str:
-        """Return the name of a matched flag that the user knows."""
+        """Return the name that the user knows for a matched flag."""
         return names_of_flags.get(flag[0], flag[0])
 
     names = re.sub(r"--[a-z-]+|APP\.\.\.", name_of, flags)

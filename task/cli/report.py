@@ -39,7 +39,7 @@ def report(settings: Settings, call: Call) -> int:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
 
     if settings.html:
-        write_page(text, settings.html)  # the page shows its errors itself
+        write_page(text, settings.html)  # the page already shows the errors
         return int(Exit.OK)
     say(text)
     _log_errors(run_report, call.log)
@@ -47,8 +47,8 @@ def report(settings: Settings, call: Call) -> int:
 
 
 def _log_errors(run_report: Mapping[str, Any], log: Log) -> None:
-    """Log the report's errors, except for the ones that the printed table shows: those that are the
-    reason for a decision.
+    """Log the report's errors, except for those that the printed table shows as the reason for a
+    decision.
     """
     in_table = {
         (decision["application"], decision["because"])
@@ -67,7 +67,7 @@ def _log_errors(run_report: Mapping[str, Any], log: Log) -> None:
 
 
 def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -> str:
-    """Return a view of a report.
+    """Return `view` of a report.
 
     Raises `Malformed` if a member is missing or has the wrong type.
     """
@@ -85,7 +85,7 @@ def _read_report(path: str) -> str:
     is_stdin = path == "-"
     if not is_stdin and os.path.isdir(path):
         path = os.path.join(path, "report.json")
-    too_many = LARGEST + 1  # one byte more than allowed shows that stdin is too large
+    too_many = LARGEST + 1  # if stdin has one byte more than allowed, it is too large
     try:
         data = sys.stdin.buffer.read(too_many) if is_stdin else read_file(path, LARGEST)
     except OSError as error:

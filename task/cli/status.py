@@ -1,5 +1,5 @@
-"""`status`: shows each image in Git, in the cluster, and in the registry, its holds, and its recent
-builds.
+"""`status`: shows each image's versions in Git, in the cluster, and in the registry, its holds, and
+its recent builds.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def status(settings: Settings, call: Call) -> int:
     for problem in images_status.problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
 
-    is_brief = not options.app  # all Applications, rather than the ones in the arguments
+    is_brief = not options.app  # all Applications, rather than those in the arguments
     if settings.html:
         write_page(page(images_status), settings.html)
     elif options.output == "json":
@@ -62,7 +62,7 @@ def status(settings: Settings, call: Call) -> int:
 
 
 def _check_combinations(settings: Settings) -> None:
-    """Raise `UsageError` for two options that contradict each other."""
+    """Raise `UsageError` for options that contradict each other."""
     options = settings.status
     if options.asks_for_newest and settings.registry_check == "never":
         option = "--newest" if options.newest else "--fail-on behind"
@@ -75,9 +75,9 @@ def _check_combinations(settings: Settings) -> None:
 
 
 def _status_of_images(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
-    """Read the status of the images from Git, the cluster, and the registries, and return it.
+    """Read and return the images' status in Git, in the cluster, and in the registries.
 
-    If the options name images, only these are included.
+    If the options name images, only those are included.
     """
     options = settings.status
     event = settings.event
@@ -88,7 +88,7 @@ def _status_of_images(settings: Settings, environ: Mapping[str, str], log: Log) 
     has_token_file = bool(settings.forge.forge_token_file)
     token_variables = (*FORGE_TOKENS, "GITHUB_TOKEN")
     has_token = has_token_file or any(environ.get(name) for name in token_variables)
-    # The build that wrote the current value shows since when a different version has been running.
+    # The build that wrote the current value shows how long a different version has been running.
     needs_a_build = "differs" in options.fail_on and bool(options.older_than)
     details = StatusDetails(
         newest=options.asks_for_newest,

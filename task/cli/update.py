@@ -34,10 +34,10 @@ from task.wiring.world import RealWorld
 
 def match_of(job: Job) -> Match:
     """Return the function that finds the job's candidates (the images that Applications may get).
-    It depends on the command, and on whether the images are from events.
+    It depends on the command, and on whether the images come from events.
     """
-    # Imported late: nearly all runs are given images, and would wait for modules that they do not
-    # need.
+    # Imported late: nearly all runs are given images, and should not wait for modules that they do
+    # not need.
     if job.events:
         from task.commands.events import match_events  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
 def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
     """Call `work`, publish the report that it returns, and return the exit code.
 
-    `output` are the options that say where to publish it. The report is also sent to the places in
+    `output` has the options that say where to publish it. The report is also sent to the places in
     `settings.send`.
     """
     environ = call.environ
@@ -116,7 +116,7 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     send = settings.send
-    # both only raise `UsageError` for a mistake, before any work is done
+    # these two only raise `UsageError` for mistakes, before any work is done
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
@@ -131,8 +131,8 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
         for error in errors:
             log.problem("error", "", error.message, error.hint)
 
-        # The results show what landed, so they are kept. The exit code shows that a file could not
-        # be written.
+        # The results show what landed, so they stay as they are. The exit code shows that a file
+        # could not be written.
         code = shutdown.code_of_run((error.trouble for error in errors), report.exit)
         if send.metrics_file:
             duration = time.monotonic() - began
@@ -141,13 +141,13 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
             source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
             ca_file = settings.access.ca_file
             send_events(report, send.cloudevent_url, source, ca_file, environ, log)
-        # everything is reported, so it is too late for a signal to stop anything: ignore signals
+        # everything has been reported, so a signal could not stop anything: ignore signals
         shutdown.deaf()
     return code
 
 
 def _log_problems(report: Report, form: str, log: Log) -> None:
-    """Log a run's problems, except for the ones that stdout shows in a table of decisions.
+    """Log a run's problems, except for those that stdout shows in a table of decisions.
 
     There is a table if stdout is a terminal and `form`, the value of `--output`, is "text".
     """
@@ -172,8 +172,8 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
 
 
 def places_of_manifests(report: Report) -> Mapping[str, str]:
-    """Return the `file:line` of each Application whose manifest is below the current directory, by
-    the Application's key (`namespace/name`).
+    """Return the `file:line` of each Application whose manifest is below the current directory,
+    keyed by the Application's key (`namespace/name`).
     """
     places = {}
     for decision in report.decisions:
@@ -189,11 +189,11 @@ def places_of_manifests(report: Report) -> Mapping[str, str]:
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
-    """Yield what to log: the affected Applications as one string, and the problem. The order is
-    that of the problems.
+    """Yield what to log: the affected Applications as one string, and the problem. The order of the
+    problems is kept.
 
-    If a server is down, hundreds of Applications may have the same problem. If there are more than
-    `FEW`, the problem is yielded once, with the first few Applications: "a, b, c, d, e and 95
+    If a server is down, hundreds of Applications may have the same problem. If more than `FEW` have
+    it, the problem is yielded only once, with the first few Applications: "a, b, c, d, e and 95
     more".
     """
     problems = tuple(problems)
@@ -217,8 +217,8 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
 
 
 def _log_skipped_events(events: Events, log: Log) -> None:
-    """Log at debug level how many events were skipped, and why. If all were skipped, also log that
-    at info level.
+    """Log at debug level how many events were skipped, and why. If all were skipped, log that at
+    info level, too.
     """
     for reason, number in Counter(events.passed_over).items():
         log("debug", f"{counted(number, 'event')} skipped: {reason}")

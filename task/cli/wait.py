@@ -74,11 +74,11 @@ def wait_for(
     descends: Descends = lambda *_: "",
 ) -> int:
     """Wait until the Applications in the options are rolled out, print a line for each, and return
-    0. The progress is shown on stderr.
+    0. Progress is shown on stderr.
 
-    `namespace` is the namespace of an Application without one. `api` returns the client for Argo
-    CD. A later revision also counts if `descends` confirms that it contains the requested one. The
-    default confirms nothing.
+    `namespace` is the namespace of Applications that are named without one. `api` returns the
+    client for Argo CD. A later revision also counts if `descends` confirms that it contains the
+    requested revision. By default, none does.
 
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
     report its status, and `UsageError` for an invalid option.
@@ -91,7 +91,7 @@ def wait_for(
         )
     for text in options.app:
         if not is_glob(text):
-            key_of(text, namespace)  # report a mistake before sending any request
+            key_of(text, namespace)  # report mistakes before sending any request
 
     argo = api()
     keys = _keys_of_names(options.app, namespace, argo)
@@ -122,8 +122,8 @@ def _judge_for_revision(revision: str, repository: str, descends: Descends) -> J
     later_judges = dict[str, Judge]()  # by repository
 
     def judge_later(repo: str) -> Judge:
-        """Return the judge for later revisions in a repository. It is created only once, so that it
-        can remember the revisions that it has looked up.
+        """Return the judge for later revisions in a repository. The judge is created only once, so
+        that it can remember the revisions that it has looked up.
         """
         if repo not in later_judges:
             contains_revision = holding(
@@ -155,7 +155,7 @@ def _keys_of_names(
 ) -> list[tuple[str, str]]:
     """Return the (namespace, name) of each Application that the names and globs refer to.
 
-    `namespace` is that of a bare name, which has none itself. Raises `UsageError` if a bare name
+    `namespace` is used for a bare name, which has no namespace. Raises `UsageError` if a bare name
     exists in several namespaces, or if a glob does not match anything.
     """
     names = [name.strip() for name in names]
@@ -183,13 +183,13 @@ def _keys_of_names(
 
 
 def _is_bare(name: str) -> bool:
-    """Return whether this is a name without a namespace, and not a glob."""
+    """Return whether this is a name (not a glob) without a namespace."""
     return "/" not in name and not is_glob(name)
 
 
 def _list_applications(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
-    """Return the (namespace, name) of all Applications in Argo CD, sorted, if one of the names is a
-    bare name or a glob, or else ().
+    """Return the (namespace, name) of all Applications in Argo CD, sorted, if any of the names is a
+    bare name or a glob. Otherwise, return ().
 
     Without a glob, the result is also () if the list cannot be read: permission to read a single
     Application is enough to wait for it. With a glob, that raises `SourceError`.
@@ -206,7 +206,7 @@ def _list_applications(names: Sequence[str], api: ApplicationApi) -> Sequence[tu
 
 
 def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
-    """Return whether a glob matches an Application's name, or, if the glob has a slash, its
+    """Return whether a glob matches an Application's name or, if the glob has a slash, its
     `namespace/name`.
     """
     namespace, name = key

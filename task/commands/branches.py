@@ -1,4 +1,4 @@
-"""Reads each branch that Applications write to, several repositories at a time."""
+"""Reading each branch that Applications write to, several repositories at a time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ def read_branches(
 ) -> list[Result]:
     """Return the result of `read` for each branch, or of `failed` if reading raised an error.
 
-    `failed` also gets the base branch, or "" if the whole repository cannot be read.
+    `failed` is also passed the base branch, or "" if the whole repository cannot be read.
     """
 
     def read_repository(asks: Sequence[Ask]) -> list[Result]:
-        """Return the results for the branches of one repository, which all of the asks are for."""
+        """Return the results for the branches of one repository. All of the asks are for this
+        repository.
+        """
         sub = asks[0].subscription
         try:
             repository = world.repository(sub.repo, sub)

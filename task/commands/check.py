@@ -1,4 +1,4 @@
-"""`check`: judges every change of a tracked version between two commits, as `run` would.
+"""`check`: judging every change of a tracked version between two commits, as `run` would.
 
 `check` does not write to the repository or its memory. Steps: the files that the change touches →
 the Applications on both sides → the entries whose version or name differs → the base's config and
@@ -78,7 +78,7 @@ _UNRELATED_SUFFIXES = frozenset(
 def may_matter(path: str) -> bool:
     """Return whether a path can be a target, an Application's manifest, a state, or a config.
 
-    Symbolic links and submodules count too, because they have no suffix.
+    Symbolic links and submodules also count, because they have no suffix.
     """
     return posixpath.splitext(path)[1].lower() not in _UNRELATED_SUFFIXES
 
@@ -88,7 +88,7 @@ class TrackedEntries:
     """The entries that are written in this repository and branch."""
 
     pairs: Sequence[Pair]  # each entry's two sides
-    subscriptions: Sequence[Subscription]  # of both sides
+    subscriptions: Sequence[Subscription]  # subscriptions on both sides
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     """Judge how a change (a pull request) affects the versions that image-list entries track, and
     return the report.
 
-    `compared` are the two sides of the change: its base, and its head.
+    `compared` are the two sides of the change: its base and its head.
     """
     began = world.now()
     change = world.change(compared)
@@ -139,7 +139,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
 
 
 def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
-    """Return how long it took to read the Applications (from `began` to `read_at`), and to decide.
+    """Return how long it took to read the Applications (from `began` to `read_at`) and to decide.
 
     Nothing follows a check, so the last phase takes no time.
     """
@@ -183,7 +183,7 @@ def _applications_on_side(change: ChangeToJudge, side: Side, job: Job, world: Wo
 
 
 def _name_problems(seen: Seen, job: Job) -> tuple[Problem, ...]:
-    """Return a problem for each name in the options that no Application has.
+    """Return a problem for each name in the options that matches no Application.
 
     Raises `UsageError` if a name that a person typed matches Applications in several namespaces.
     """
@@ -205,7 +205,7 @@ def _tracked_entries(
     after: SideSeen,
 ) -> TrackedEntries:
     """Return the image-list entries on both sides that are written in the change's repository and
-    branch, in pairs of an entry before and after the change.
+    branch, as pairs of an entry before and after the change.
     """
     in_base = _entries_written_here(before.seen, change)
     in_change = _entries_written_here(after.seen, change)
@@ -217,9 +217,9 @@ def _warn_if_no_entries(
     seen: Seen,
     change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
-    """Return a warning if there are no entries to judge, because the check then always passes.
+    """Return a warning if there are no entries to judge, because then the check always passes.
 
-    `seen` has the Applications after the change.
+    `seen` contains the Applications after the change.
     """
     if entries:
         return ()
@@ -244,7 +244,8 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
     """
     entries = []
     for sub in _all_subscriptions(seen):
-        # an Application names its branch as "main", "refs/heads/main", "HEAD", or not at all
+        # an Application refers to its branch as "main", "refs/heads/main", or "HEAD", or does not
+        # name it
         base = (sub.base or change.default).removeprefix("refs/heads/")
         if base == "HEAD":
             base = change.default
@@ -260,7 +261,7 @@ def _affected_entries(
     entries: TrackedEntries,
     job: Job,
 ) -> Affected:
-    """Read the files of both sides, and return the entries whose version or name the change alters
+    """Read the files on both sides, and return the entries whose version or name the change alters
     (`touched`), and those that cannot be judged.
     """
     subs = entries.subscriptions
@@ -294,10 +295,10 @@ def _read_side(
     subs: Sequence[Subscription],
     job: Job,
 ) -> Snapshot:
-    """Return the files of one side of the change: those at `places`, and all others that the
+    """Return the files on one side of the change: those at `places`, and all others that the
     subscriptions need.
 
-    `urls` are the URLs with which the Applications refer to the repository.
+    `urls` are the URLs that the Applications use for the repository.
     """
     snapshot = change.snapshot(side, places, urls)
     return with_missing(snapshot, subs, job.terms, change)
@@ -311,7 +312,7 @@ def _state_problems(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem
 
 def _config_problems(sides: Sides) -> tuple[Problem, ...]:
     """Return a warning if the change alters the repository's config, or an error if the config can
-    then not be read.
+    no longer be read.
     """
     if not _changes_config(sides):
         return ()
@@ -320,7 +321,7 @@ def _config_problems(sides: Sides) -> tuple[Problem, ...]:
         config_in(sides.merged.files)
     except TaskError as error:
         return (Problem(error.trouble, place=place),)
-    if CONFIG_PATH not in sides.paths:  # it only deletes a file that people may mistake for it
+    if CONFIG_PATH not in sides.paths:  # it only deletes a file that may be mistaken for it
         return ()
     message = f"the change alters {CONFIG_PATH}; the new rules apply once it is merged"
     hint = "review the new rules first: this check uses the base's rules"
@@ -337,10 +338,11 @@ def _changes_config(sides: Sides) -> bool:
 def _warnings_about_unjudged(
     affected: Affected, pairs: Sequence[Pair], after: Seen
 ) -> Iterator[Problem]:
-    """Yield a warning, with the reason, for each entry that is not judged, or only by the base's
-    annotations because the change removes it.
+    """Yield a warning, with the reason, for each entry that is not judged, or that is judged only
+    by the base's annotations because the change removes it.
 
-    `pairs` are the entries before and after the change, and `after` has the Applications after it.
+    `pairs` are the entries before and after the change, and `after` contains the Applications after
+    the change.
     """
     for unjudged in affected.not_judged:
         if not unjudged.broken:
@@ -369,8 +371,8 @@ def _warnings_about_new_entries(pairs: Sequence[Pair], flaws: _Flaws) -> Iterato
     """Yield a warning for each error in the annotations of Applications that the change may add
     entries to. A broken new entry is not in `pairs`.
 
-    If all entries of an Application were in the base, its errors have broken these entries, which
-    have their own warnings.
+    Errors in an Application without new entries are left out, because they break entries that were
+    in the base, and those have their own warnings.
     """
     all_apps = {pair.effective.application.key for pair in pairs}
     apps_with_new_entries = {
@@ -394,7 +396,7 @@ def _errors_in_annotations(seen: Seen) -> _Flaws:
 
 
 def _why_removed(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
-    """Return why an entry of the base (`sub`) no longer exists after the change. `flaws` are the
+    """Return why an entry in the base (`sub`) no longer exists after the change. `flaws` are the
     errors in the annotations after the change.
     """
     app = sub.application.key
@@ -444,8 +446,8 @@ def _decide(
 ) -> tuple[list[Decision], list[Problem]]:
     """Return a decision for each version that the change writes, and the warnings.
 
-    If an entry's version cannot be judged, its decision is the error. `before` has the base's
-    Applications, among which are the sources of promotions.
+    If an entry's version cannot be judged, its decision is the error. `before` contains the base's
+    Applications, which include the sources of promotions.
     """
     branch = affected.sides.base.branch
     broken = [
@@ -482,8 +484,8 @@ def _verified_decisions(
     """Return the judgements' decisions after the last checks, such as the images' proofs
     (signatures and provenance).
 
-    If a decision refuses a version that another entry writes anyway, it says so. Only entries that
-    exist on both sides can do that.
+    If a decision refuses a version that another entry writes anyway, the decision says so. Only
+    entries that exist on both sides count as writers.
     """
     last_checks = LastChecks(world.registry, world.prove, world.always_prove)
     moves = verified([judgement.move for judgement in judgements], last_checks)
@@ -501,7 +503,7 @@ def _broken_decision(unjudged: NotJudged, branch: str) -> Decision:
     """Return the error for an entry that the change makes unreadable."""
     sub = unjudged.pair.effective
     decision = error_decision(sub, sub.entry.image, unjudged.error, branch)
-    # The subject is the file. The error applies to all of it, so it is shown at line 1.
+    # The subject is the file. The error applies to the whole file, so it is shown at line 1.
     return replace(decision, line=1 if unjudged.error.subject else 0)
 
 
@@ -513,7 +515,7 @@ def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decisio
 
 
 def _with_file_and_line(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
-    """Add the file and the line of the version in the change."""
+    """Return the decision with the file and the line of the version in the change."""
     current = replace(decision.current, file=touched.new.file or decision.current.file)
     line = line_of(sides.merged, touched, job.terms)
     return replace(decision, current=current, line=line)
@@ -527,7 +529,7 @@ def _with_config(
     """Apply the repository's config in the base to the entries on both sides. Return the entries,
     the sides, and the config.
 
-    If the base's config cannot be read, and the change alters it, use the config in the change.
+    If the base's config cannot be read and the change alters it, use the config in the change.
     """
     sides = affected.sides
     base = sides.base
@@ -552,7 +554,7 @@ def _with_config(
 
 def _with_repaired_config(sides: Sides) -> Snapshot:
     """Return the base's snapshot (the files of a branch at one commit), but with the config files
-    of the change.
+    from the change.
     """
     config_paths = [place.path for place in CONFIG]
     base = sides.base
@@ -592,14 +594,14 @@ def _judge_versions(
     """Return a judgement for each version, after looking up the facts (such as an image's creation
     time) that the rules need.
 
-    `judging` has the rules and the files, without facts.
+    `judging` contains the rules and the files, without facts.
     """
     check = judging.terms.check
     branch = judging.sides.base.branch
 
     @cache
     def exists(question: Question) -> Answer | None:
-        """Query the registry, unless queries are turned off."""
+        """Query the registry unless queries are turned off."""
         if check == "never":
             return None
         return world.registry((question,)).get(question)
@@ -609,8 +611,8 @@ def _judge_versions(
         texts = change.earlier(branch, path, most, marked)
         return ((commit, text) for commit, text in texts if text is not None)
 
-    # These two look up one fact at a time, when a rule needs it. All other facts are looked up
-    # together, before the versions are judged.
+    # These two functions look up one fact at a time, when a rule needs it. All other facts are
+    # looked up together, before the versions are judged.
     facts = Facts(earlier=earlier, exists=exists)
     refused_rules = frozenset(judging.config.refused)
     judging = replace(judging, facts=facts, refused=refused_rules)

@@ -1,7 +1,7 @@
-"""Finds the promotions in a change by its commit message, and checks that the source has them.
+"""Finding the promotions in a change by its commit messages, and checking that the source has these
+versions.
 
-A message only names the source. The claim must be true, but a true claim does not prove anything
-else.
+A message only names the source. The claim must be true, but a true claim proves nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for message in messages:
         text = message.replace("\r\n", "\n").rstrip("\n")
-        last_paragraph = text.rpartition("\n\n")[2]  # Git reads trailers only there
+        last_paragraph = text.rpartition("\n\n")[2]  # Git reads trailers only from there
         for line in last_paragraph.split("\n"):
             if line.lower().startswith(TRAILER):
                 _, _, name = line.partition(":")
@@ -44,12 +44,12 @@ def with_sources(
     job: Job,
     world: World,
 ) -> tuple[list[Version], tuple[Problem, ...]]:
-    """Return the versions that a change writes, each with the source that it was promoted from, and
-    the warnings.
+    """Return the versions that a change writes, each with the source that it was promoted from,
+    along with the warnings.
 
     `names` are the sources that the commit messages name, and `subscribed` are all Applications. A
     version is `denied` if a named source tracks the image but has a different version, unless the
-    change also writes that other version.
+    change also writes the source's version.
     """
     if not names or not versions:
         return list(versions), ()
@@ -87,12 +87,12 @@ def _with_source(
     in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    """Return the version with its source (`promoted`), or with `denied` if a named source has a
+    """Return the version with its source (`promoted`), with `denied` if a named source has a
     different version, or unchanged if no named source has the image.
 
-    `in_sources` has the sources' versions of all images, and `versions` are all versions that the
-    change writes. If the change also writes a source's version elsewhere, that source does not deny
-    this version.
+    `in_sources` contains the sources' versions of all images, and `versions` are all versions that
+    the change writes. If the change also writes a source's version elsewhere, that source does not
+    deny this version.
     """
     app = version.touched.pair.effective.application.key
     image = version.image
@@ -112,7 +112,7 @@ def _with_source(
         for source_version in sources_of_image
         if not _is_promoted(source_version, versions)
     ]
-    if not sources_without_promotion:  # this version only waited next to a promoted one
+    if not sources_without_promotion:  # this version was only waiting next to a promoted one
         return version
     denying_source = sources_without_promotion[0]
     if denying_source.error:

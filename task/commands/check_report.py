@@ -27,7 +27,7 @@ def check_report(
     """Return the report of `check`, with the decisions sorted by Application, then by alias.
 
     `considered` is the number of Applications, and `commits` are the compared commits: the base and
-    the merge. The exit code is 5 if any version is refused or held, unless there is a worse
+    the merge. The exit code is 5 if any version is refused or held, unless there is a more serious
     problem.
     """
     sorted_decisions = tuple(sorted(decisions, key=_decision_sort_key))
@@ -56,7 +56,7 @@ def check_report(
 
 
 def stopped(judged: Judged) -> Problem | None:
-    """Return the error about a version that must not be merged, or None if it may be.
+    """Return the error about a version that must not be merged, or None if it may be merged.
 
     A version must not be merged if it is refused, if it is deferred by a hold (an order that keeps
     a version) or a freeze, or if it could not be judged.
@@ -65,10 +65,10 @@ def stopped(judged: Judged) -> Problem | None:
     may_be_merged = not is_stopped and judged.verdict != "error"
     if may_be_merged:
         return None
-    if judged.overridden_by:  # a run writes this version anyway, and reports it
+    if judged.overridden_by:  # a run writes and reports this version anyway
         return None
     trouble = judged.judged.trouble
-    if is_stopped:  # the run's exit code with this error is 5
+    if is_stopped:  # with this error, the run's exit code is 5
         hint = trouble.hint or STOPPED[judged.verdict]
         trouble = replace(trouble, hint=hint, exit=Exit.NOTHING_UPDATED)
     return Problem(
@@ -79,6 +79,6 @@ def stopped(judged: Judged) -> Problem | None:
 
 
 def _decision_sort_key(judged: Judged) -> tuple[str, str, str]:
-    """Return the key that sorts decisions."""
+    """Return the sort key of a decision."""
     sub = judged.subscription
     return sub.application.key, sub.entry.alias, judged.current.file

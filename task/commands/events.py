@@ -1,4 +1,4 @@
-"""Registry events: checks with the registries whether the events are true, and which build is
+"""Registry events: checking with the registries whether the events are true, and which build is
 newer.
 
 Anyone who can call a webhook can send arbitrary content. So an event's claims about an image are
@@ -53,7 +53,7 @@ class Checked:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the registry neither contradicts the event nor failed to respond."""
+        """True unless the registry contradicts the event or did not respond."""
         return self.refusal is None and self.error is None
 
 
@@ -65,8 +65,8 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     events_by_image: dict[str, list[Event]] = {}
     for event in job.events:
         events_by_image.setdefault(event.image.identity, []).append(event)
-    # By the ask's key. If an ask's decision does not depend on its events (the rules do not admit
-    # the tag, for example), they do not need to be checked.
+    # By the ask's key. If an ask's decision does not depend on its events (for example, because the
+    # rules do not admit the tag), the events need not be checked.
     events_to_check = {
         ask.key: events_by_image[ask.offered.identity]
         for ask in _asks_of_this_run(matched, job)
@@ -81,7 +81,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         if ask.key not in events_to_check:
             asks.append(ask)
             continue
-        # One confirmed event is enough: the others are skipped, with an error if necessary.
+        # One confirmed event is enough. The others are skipped, with an error if necessary.
         events = events_to_check[ask.key]
         checked = [_checked_event(ask.subscription, event, answers, job) for event in events]
         confirmed = [item for item in checked if item.is_confirmed]
@@ -104,7 +104,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 def _asks_of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
     """Return the asks that this run decides about. With `--only-repository` (`job.only`), these are
-    only the asks in these repositories; separate runs handle the others.
+    only the asks for the given repositories. Separate runs handle the others.
     """
     in_git = [ask for asks in by_repository(matched, job) for ask in asks]
     live = () if job.only else matched.live
@@ -146,8 +146,8 @@ def _question_about_event(sub: Subscription, event: Event, job: Job) -> Question
     """Return the question to the registry about an event's image, for one subscription, or None if
     nothing needs to be asked.
 
-    It asks for the digest if the event must be confirmed or has none, and for the creation time
-    (and labels) if the event has no build but the strategy needs its age.
+    The question is about the digest if the event must be confirmed or has no digest. It is also
+    about the creation time (and labels) if the event has no build but the strategy needs its age.
     """
     if job.terms.check == "never":
         return None
@@ -170,8 +170,8 @@ def _question_about_event(sub: Subscription, event: Event, job: Job) -> Question
 
     image = event.image
     if event.claimed:
-        # The registry returns the tag's current digest. Our own `--image` may refer to an earlier
-        # digest.
+        # The registry returns the tag's current digest. In our own `--image`, the digest may be an
+        # earlier one.
         image = replace(image, digest="")
     return replace(question_about(sub, image), facts=tuple(facts))
 
@@ -182,8 +182,8 @@ def _checked_event(
     answers: Mapping[Question, Answer],
     job: Job,
 ) -> Checked:
-    """Compare an event with the registry's response, and return the event with the digest and the
-    build that are now known, or with a refusal or an error.
+    """Compare an event with the registry's response. Return the event with the digest and the build
+    that are now known, or with a refusal or an error.
 
     A `claimed` event is one that anyone could have sent, so the registry must confirm it.
     """
@@ -217,10 +217,10 @@ def _shortened_digest(digest: str) -> str:
 
 
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
-    """Return the build of an event's image: the event's own, if it has one.
+    """Return the build of an event's image: the event's own build, if it has one.
 
-    Otherwise, it has the commit in the image's label and the image's creation date, as far as the
-    registry's `answer` has them. If neither is usable, it has only the event's time.
+    Otherwise, the build has the commit in the image's label and the image's creation date, as far
+    as the registry's `answer` contains them. If neither is usable, it has only the event's time.
     """
     if event.build != Build():
         if not event.build.commit:
@@ -232,7 +232,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
     revision = ""
     if answer:
         revision = answer.labels.get(REVISION, "").lower()
-        if answer.created >= _FIRST_DATE:  # RFC 3339: the text has the order of the times
+        if answer.created >= _FIRST_DATE:  # RFC 3339: the strings sort like the times
             created = answer.created
     if job.source_repository and _COMMIT.fullmatch(revision):
         return Build(commit=revision, repository=job.source_repository, created=created)
@@ -241,7 +241,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
 
 def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
     """Return the ask (a request to decide about one image) with the images of these confirmed
-    events as its candidates, and the events, each with its build. Duplicates are skipped.
+    events as its candidates, and with the events, each with its build. Duplicates are skipped.
     """
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
@@ -252,11 +252,11 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an ask (a request to decide about one image) for which the registry
-    does not confirm any event.
+    """Return the decision about an ask (a request to decide about one image) if the registry does
+    not confirm any of its events.
 
-    It is the error for the first event that could not be checked, or else the refusal of the first
-    event.
+    The decision is the error for the first event that could not be checked, or else the refusal of
+    the first event.
     """
     failed = [item for item in checked if item.error]
     checked_event = failed[0] if failed else checked[0]
@@ -270,7 +270,7 @@ def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
 
 
 def _unchecked_event_problem(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that could not be checked, and is therefore skipped."""
+    """Return the error about an event that is skipped because it could not be checked."""
     app = ask.subscription.application.key
     message = f"{event.image.reference} could not be checked, so it is skipped: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)
@@ -278,8 +278,8 @@ def _unchecked_event_problem(ask: Ask, event: Event, error: TaskError) -> Proble
 
 
 def _warn_if_ordered_by_events(asks: Sequence[Ask], job: Job, world: World) -> None:
-    """Log a warning, only once, if a strategy orders builds by their age and has only the time of
-    an event for one of them.
+    """Log a warning, only once, if a strategy orders builds by age but knows the age of one of them
+    only from the event's time.
     """
     times = {event.at for event in job.events if event.at and event.build == Build()}
     for ask in asks:

@@ -1,4 +1,4 @@
-"""`status --fail-on`: finds images that need attention, and since when. Pure."""
+"""`status --fail-on`: pure code that finds which images need attention, and since when."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from task.timestamps import epoch_seconds, readable
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an image needs attention. `since` and `words` are only called if it `is_true`,
-    so the images that they need are not None.
+    """A reason why an image needs attention. `since` and `words` are called only if `is_true`
+    returns True, so the images that they need are not None.
     """
 
     is_true: Callable[[ImageStatus], bool]
@@ -31,8 +31,8 @@ def _is_on_hold(image_status: ImageStatus) -> bool:
 
 
 def _present_since(image_status: ImageStatus) -> str:
-    """Return when the current version in Git was written, or "" if the newest of the image's past
-    builds is not that version, so that the time is unknown.
+    """Return when the current version in Git was written. If the newest of the image's past builds
+    is not that version, the time is unknown, so return "".
     """
     if not image_status.builds:
         return ""
@@ -84,8 +84,8 @@ def late_images(found: Status, wanted: Collection[str], older_than: int) -> tupl
     """Return an error for each image and each reason for which it has needed attention for at least
     `older_than` seconds.
 
-    `wanted` are the reasons in `--fail-on`, such as "behind" or "held". If it is unknown since when
-    a reason applies, the image is included.
+    `wanted` are the reasons in `--fail-on`, such as "behind" or "held". If it is unknown how long a
+    reason has applied, the image is included.
     """
     return tuple(_late_images(found, wanted, older_than))
 

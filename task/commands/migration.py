@@ -1,8 +1,8 @@
-"""`lint --from-image-updater`: compares how Argo CD Image Updater (AIU) and Image Update
-handle an Application.
+"""`lint --from-image-updater`: comparing how Argo CD Image Updater (AIU) and Image Update handle an
+Application.
 
 AIU 1.x only touches Applications that an ImageUpdater selects. Older versions do not have that
-resource, and read the annotations.
+resource; they read the annotations.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TrackedImage:
     name: str
     constraint: str
     strategy_now: str  # the one that AIU uses
-    strategy: str  # Image Update's; "" if the entry is broken
+    strategy: str  # the one that Image Update uses; "" if the entry is broken
     version: str = ""  # the current version in Git or the cluster
     version_from: str = ""  # a file, "status", "spec", or "sources"; "" if the version is unknown
     read: bool = True  # whether Git or the live Application could be read
@@ -72,8 +72,8 @@ class MigratedApplication:
 
     application: str
     selected_by: str
-    now: Side  # AIU's
-    here: Side  # Image Update's
+    now: Side  # how AIU handles it
+    here: Side  # how Image Update handles it
     images: tuple[TrackedImage, ...]
     logins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # problems with the Application's files, such as a hidden value
@@ -98,10 +98,10 @@ def migrated_application(
 ) -> MigratedApplication:
     """Return an Application before and after the migration from Argo CD Image Updater (AIU).
 
-    `subscribed` has the Application's images as Image Update reads them, and `lenient_subs` are its
-    images with mistakes ignored, because AIU ignores most mistakes. `status` and `problems` are
-    what was read about the images. `updaters` is whether there are ImageUpdaters. `in_cluster` is
-    whether secrets can be read from the cluster.
+    `subscribed` contains the Application's images as Image Update reads them, and `lenient_subs`
+    are its images with mistakes ignored, because AIU ignores most mistakes. `status` and `problems`
+    are what was read about the images. `updaters` says whether there are ImageUpdaters, and
+    `in_cluster` whether secrets can be read from the cluster.
     """
     before = _aiu_side(app, lenient_subs, skipped=updaters and not app.reference)
     after = _our_side(subscribed)
@@ -118,7 +118,7 @@ def migrated_application(
     status_by_entry = {row.subscription.entry.text: row for row in status}
     images = []
     for entry in parse_image_list(app.annotations.get("image-list", "")):
-        if isinstance(entry, Entry):  # else it is a mistake, which `lint` reports
+        if isinstance(entry, Entry):  # otherwise, it is a mistake, which `lint` reports
             row = status_by_entry.get(entry.text)
             images.append(_tracked_image(app, entry, subs, row, has_blocker=bool(blocker)))
 
@@ -137,7 +137,7 @@ def migrated_application(
 
 def _selected_by(app: Application, *, updaters: bool) -> str:
     """Return what makes AIU handle an Application: an ImageUpdater, its annotations, or nothing
-    ("no ImageUpdater"). `updaters` is whether there are ImageUpdaters.
+    ("no ImageUpdater"). `updaters` says whether there are ImageUpdaters.
     """
     if not app.reference:
         return "no ImageUpdater" if updaters else BY_ANNOTATIONS
@@ -162,8 +162,8 @@ def _problem_in_words(problem: Problem) -> str:
 
 def _our_side(subscribed: Subscribed) -> Side:
     """Return how Image Update handles an Application: it commits to Git, patches the live
-    Application, or does nothing. The first image stands for all of them, because the write-back
-    annotations are the Application's.
+    Application, or does nothing. The first image is representative, because the write-back
+    annotations are for the whole Application.
     """
     subs = subscribed.subscriptions
     if not subs:
@@ -182,7 +182,7 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
     """Return how AIU (Argo CD Image Updater) handles an Application: it commits to Git with the
     write-back method git, or patches the live Application with any other method.
 
-    `skipped` is whether AIU ignores the Application, because there are ImageUpdaters but none of
+    `skipped` means that AIU ignores the Application, because there are ImageUpdaters but none of
     them selects it.
     """
     if skipped:
@@ -230,8 +230,8 @@ def _tracked_image(
     """Return how both tools handle an image-list entry, and its current version.
 
     `subs` are the Application's subscriptions, and `row` is the entry's status, if it is known.
-    `has_blocker` is whether a problem prevents updates, so that the running version is preferred to
-    the one in the file.
+    `has_blocker` means that a problem prevents updates, so the running version is preferred to the
+    version in the file.
     """
     # empty if the entry is broken
     strategies = [sub.policy.strategy for sub in subs if sub.entry.text == entry.text]
@@ -277,8 +277,8 @@ def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, st
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
     """Return the update strategy that AIU uses for an entry.
 
-    It is the one in the annotation for the entry's alias, if it has one, or else in the annotation
-    for all entries. AIU falls back to semver if there is none, or if it is unknown.
+    It comes from the annotation for the entry's alias, if there is one, or else from the annotation
+    for all entries. AIU falls back to semver if neither exists or if the strategy is unknown.
     """
     value = ""
     if entry.alias:
@@ -292,8 +292,8 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
 
 def _credentials_needed(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
     """Yield, in words, the credentials that the pipeline step needs or reads itself for each
-    subscription: for its Git repository, and for its registry. `in_cluster` is whether secrets can
-    be read from the cluster.
+    subscription: for its Git repository, and for its registry. `in_cluster` says whether secrets
+    can be read from the cluster.
     """
     how_read = "which needs credential options or --applications cluster"
     if in_cluster:
@@ -330,7 +330,7 @@ HOW_IN_WORDS = {
 
 @dataclass(frozen=True)
 class Migration:
-    """The changes that happen if Image Update replaces Argo CD Image Updater."""
+    """What changes if Image Update replaces Argo CD Image Updater."""
 
     rows: tuple[MigratedApplication, ...]
     config: tuple[ConfigOption, ...]
@@ -341,7 +341,7 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     """Return how each of the Applications in `found` changes if Image Update replaces Argo CD Image
     Updater (AIU), and AIU's ConfigMap as options of Image Update.
 
-    `job` must be a dry run. `in_cluster` is whether secrets can be read from the cluster.
+    `job` must be a dry run. `in_cluster` says whether secrets can be read from the cluster.
     """
     defaults = job.scope.defaults
     all_subscribed = [subscribe(app, defaults) for app in found.applications]
@@ -383,7 +383,8 @@ def lines(migration: Migration) -> Iterator[str]:
     """Yield the lines of text that show the Applications, the credentials that the step needs, and
     the options in the ConfigMap.
     """
-    # A note of several Applications is shown once, below them: a server that is down affects many.
+    # A note shared by several Applications is shown once, below them: a server that is down affects
+    # many.
     apps_by_note = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
         own_notes = [note for note in row.notes if apps_by_note[note] == 1]
@@ -433,7 +434,7 @@ def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
     unchanged_rows = [row for row in rows if not row.changes]
     parts = [f"{len(unchanged_rows)} as before"]
-    # a row that only gets another file or strategy is in neither number
+    # a row where only the file or the strategy changes counts in none of these numbers
     changes = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
     for (before, after), number in sorted(changes.items()):
         parts.append(f"{number} from {words[before]} to {words[after]}")
@@ -441,7 +442,7 @@ def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
 
 
 def _side_in_words(side: Side) -> str:
-    """Return in words what a tool does with an Application: "commits values.yaml to main of
+    """Return, in words, what a tool does with an Application: "commits values.yaml to main of
     https://…", or "does nothing: …".
     """
     words = HOW_IN_WORDS[side.how]

@@ -1,5 +1,5 @@
-"""`promote`: pairs sources with targets, reads the sources' versions from Git, and offers these
-versions to the targets.
+"""`promote`: pairing sources with targets, reading the sources' versions from Git, and offering
+these versions to the targets.
 
 Each target decides by its own rules.
 """
@@ -84,7 +84,7 @@ class SourceVersion:
 
 @dataclass(frozen=True)
 class Recipient:
-    """A target (an Application that gets versions), and the source entries that may provide a
+    """A target (an Application that receives versions), and the source entries that may provide a
     version for it. An entry is an element of an image-list.
     """
 
@@ -109,7 +109,7 @@ def check_promotion(promotion: Promotion) -> None:
         ("--to-selector", promotion.target_selector),
     ):
         try:
-            parse_selector(selector)  # only to find errors
+            parse_selector(selector)  # only to detect errors
         except UsageError as error:
             # its message names `--selector`, the option of other commands
             raise UsageError(
@@ -152,7 +152,7 @@ def pairs_of(
     """Return each target with its source entries (a pair), and the problems with the options, such
     as a name that no Application has.
 
-    `subscribed` are all Applications, and `promotion` has the options that choose sources and
+    `subscribed` are all Applications, and `promotion` contains the options that choose sources and
     targets. An Application is never its own source. Raises `UsageError` if a name matches
     Applications in several namespaces.
     """
@@ -173,7 +173,7 @@ def pairs_of(
     entry_index = _SourceEntries(entries, targets_by_source, promotion)
     pairs = [entry_index.pair(item) for item in subscribed if item.application.key in target_keys]
 
-    # A pattern with placeholders need not match for every source: `production/{name}`.
+    # A pattern with placeholders, such as `production/{name}`, need not match for every source.
     plain_patterns = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain_patterns, apps, strict=not pairs)
     if not pairs and not problems:
@@ -211,7 +211,7 @@ def _targets_by_source(
     selection = Narrow(selector=promotion.target_selector)
     selected = frozenset(app.key for app in apps if considered(app, selection))
 
-    # by the filled `--to` patterns, which are the same for many sources
+    # by the filled-in `--to` patterns, which are the same for many sources
     targets_by_names: dict[tuple[str, ...], frozenset[str]] = {}
     targets_by_source = {}
     for source in sources:
@@ -221,7 +221,7 @@ def _targets_by_source(
 
         names = tuple(_filled_pattern(pattern, source) for pattern in promotion.targets)
         for name in names:
-            # The source itself is never a target, so it cannot be what the name means.
+            # The source itself is never a target, so the name cannot refer to it.
             same_name = apps_by_name.get(name, ())
             refuse_ambiguous(
                 (name,),
@@ -238,7 +238,7 @@ def _targets_by_source(
 
 
 def _filled_pattern(pattern: str, source: Tracker, quote: Callable[[str], str] = str) -> str:
-    """Fill a `--to` pattern with the values of one source, each passed through `quote`:
+    """Fill in a `--to` pattern with the values of one source, each passed through `quote`:
     "production/{name}" → "production/web".
     """
     values = _placeholder_values(source)
@@ -251,8 +251,8 @@ def _matching_apps(
     apps: Sequence[Tracker],
     apps_by_name: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
-    """Return the keys of the Applications that match a `--to` pattern, filled with the values of a
-    source.
+    """Return the keys of the Applications that match a `--to` pattern, filled in with the values of
+    a source.
 
     A value is never treated as a glob. Names without globs are looked up in `apps_by_name`, because
     there may be thousands of sources with their own patterns.
@@ -299,8 +299,8 @@ class _SourceEntries:
         targets_by_source: Mapping[str, frozenset[str]],
         promotion: Promotion,
     ) -> None:
-        """`entries` are those of all sources, and `targets_by_source` has the keys of each source's
-        targets.
+        """`entries` are the entries of all sources. `targets_by_source` contains the keys of each
+        source's targets.
         """
         self._targets_by_source = targets_by_source
         self._by_image: dict[str, list[Subscription]] = {}
@@ -313,8 +313,8 @@ class _SourceEntries:
                 self._by_alias.setdefault(entry.alias, []).append(sub)
 
     def pair(self, target: Subscribed) -> Recipient:
-        """Return a target, with the source entries for each of its entries and for its broken ones
-        (those with a wrong annotation).
+        """Return a target, with the source entries for each of its entries and for its broken
+        entries (those with a wrong annotation).
         """
         source_entries = tuple(
             tuple(self._entries_for(target, sub)) for sub in target.subscriptions
@@ -329,8 +329,8 @@ class _SourceEntries:
 
     def _entries_for(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
         """Return the source entries that may provide a version for `sub`, an entry of the target:
-        those with the same image and alias, else those with the same image, else those with the
-        same alias.
+        those with the same image and alias, or else those with the same image, or else those with
+        the same alias.
         """
         alias = sub.entry.alias
         same_image = self._entries_promoted_to(
@@ -346,8 +346,8 @@ class _SourceEntries:
     def _entries_promoted_to(
         self, target: Subscribed, entries: Iterable[Subscription]
     ) -> list[Subscription]:
-        """Return those of the source entries whose Application is promoted to the target, except
-        the target's own entries.
+        """Return the source entries whose Application is promoted to the target, except the
+        target's own entries.
         """
         target_key = target.application.key
         promoted = []
@@ -363,8 +363,8 @@ def _no_target_problem(
     apps: Iterable[Tracker],
     targets_by_source: Mapping[str, frozenset[str]],
 ) -> Problem:
-    """Return the error that no Application is a target. It names the option that matches nothing,
-    or that matches only the source itself.
+    """Return the error that no Application is a target. The error names the option that matches
+    nothing, or that matches only the source itself.
     """
     selector = promotion.target_selector
     patterns = " ".join(promotion.targets)
@@ -376,7 +376,7 @@ def _no_target_problem(
     flag = "--to" if patterns else "--to-selector"
     text = patterns or selector
     has_targets = any(targets_by_source.values())
-    if has_targets:  # each of them is its own only source, or there would be a pair
+    if has_targets:  # each target is its own only source; otherwise, there would be a pair
         hint = "specify other Applications, for example production/{name}"
         message = (
             f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
@@ -395,7 +395,7 @@ def _no_match_problem(flag: str, text: str) -> Problem:
 
 
 def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
-    """Return whether one of the names is the entry's alias or image. Without names, return True."""
+    """Return whether one of the names is the entry's alias or image, or whether there are no names."""
     if not names:
         return True
     image = sub.entry.image
@@ -403,7 +403,7 @@ def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
 
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
-    """Return the source entries whose version matters to a target, without duplicates."""
+    """Return the source entries whose versions matter to a target, without duplicates."""
     by_identity = {sub.identity: sub for pair in pairs for sub in pair.all_source_entries}
     return list(by_identity.values())
 
@@ -446,7 +446,7 @@ def _errors_of_broken_entries(
     """Return the problems with the targets' annotations, and the errors for their broken entries
     that would have been offered a version.
 
-    `versions_by_entry` has the sources' versions, by the source entry's identity.
+    `versions_by_entry` contains the sources' versions, by the source entry's identity.
     """
     problems: list[Problem] = []
     unusable: list[Unusable] = []
@@ -454,7 +454,7 @@ def _errors_of_broken_entries(
         images = [
             versions_by_entry[source_sub.identity].image for source_sub in pair.all_source_entries
         ]
-        # Without subscriptions, this does not return asks for the entries that are not broken.
+        # Without subscriptions, this returns no asks for the entries that are not broken.
         broken = asks_for_images([replace(pair.target, subscriptions=())], images)
         unusable += broken.unusable
         problems += broken.problems
@@ -471,7 +471,7 @@ def _promotion_ask(
     entry (`sub`) of the target.
     """
     # The build comes from a state file that other people can write, so the build's URL must not be
-    # contacted or shown. The expected repository's own URL may be.
+    # contacted or shown. The URL of the expected repository may be.
     repository = ""
     expected_repository = promotion.repository
     is_from_expected = bool(expected_repository) and (
@@ -489,8 +489,8 @@ def _promotion_ask(
 
 
 def _common_version(sub: Subscription, offered_versions: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all sources offer to an entry (`sub`), from the source that knows
-    most about it: its pinned digest, its digest, or its build.
+    """Return the version that all sources offer to an entry (`sub`), from the source that knows the
+    most about it: a pinned digest, a digest, or a build.
 
     Versions that could not be read are ignored, unless there are no others. Raises `UsageError` if
     the sources differ.
@@ -529,7 +529,7 @@ def _refusal(
     sources must not be promoted, because its version is unknown or it is not healthy. Otherwise,
     return None.
     """
-    current = live_reading(ask.subscription)  # the target's files are not read for a refusal
+    current = live_reading(ask.subscription)  # a refusal needs no target files
     source = ask.promoted.source if ask.promoted else ""
     for source_version in offered_versions:
         verdict = _objection_to_source(source_version, promotion)
@@ -539,7 +539,7 @@ def _refusal(
 
 
 def _objection_to_source(source_version: SourceVersion, promotion: Promotion) -> Verdict | None:
-    """Return why a source's version must not be promoted, or None if it may be."""
+    """Return why a source's version must not be promoted, or None if it may be promoted."""
     error = source_version.error
     if error:
         because = f"{source_version.source}: {error.message}"
@@ -552,7 +552,7 @@ def _objection_to_source(source_version: SourceVersion, promotion: Promotion) ->
 
 def unhealthy(version: SourceVersion) -> str:
     """Return why a source is not Synced and Healthy at the version in Git, or "" if it is. The
-    reason follows the source's name: "is not synced: its sync status is OutOfSync".
+    reason is worded to follow the source's name: "is not synced: its sync status is OutOfSync".
     """
     app = version.subscription.application
     has_status = bool(app.sync or app.health)
@@ -572,15 +572,15 @@ def unhealthy(version: SourceVersion) -> str:
 
 
 def _is_wanted_version(wanted: Image, running: Image) -> bool:
-    """Return whether the running image is the wanted one: by digest if both have one, or else by
-    tag.
+    """Return whether the running image is the wanted one. Compare by digest if both have one, or
+    else by tag.
     """
     if wanted.digest and running.digest:
         return wanted.digest == running.digest
     return bool(wanted.tag) and wanted.tag == running.tag
 
 
-_MOST_VERSIONS = 100  # file versions to read in order to find out when the source got its version
+_MOST_VERSIONS = 100  # file versions to read to find out when the source got its version
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
@@ -614,8 +614,8 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 def _version_in_git(
     snapshot: Snapshot, sub: Subscription, terms: Terms, world: World
 ) -> SourceVersion:
-    """Return the version of an entry in a snapshot (a branch's files at one commit), or the error
-    if it cannot be read.
+    """Return an entry's version in a snapshot (a branch's files at one commit), or the error if it
+    cannot be read.
     """
     try:
         kind = resolve(sub, snapshot)
@@ -629,7 +629,7 @@ def _version_in_git(
     is_rolled_back = memory.rollback is not None and alike(memory.rollback, current)
 
     def read_past_builds(most: int) -> tuple[PastBuild, ...]:
-        """Read the entry's last builds from Git, at most `most`."""
+        """Read the entry's last builds from Git, but at most `most`."""
         return _past_builds_of_source(snapshot, sub, kind, current, world, most)
 
     # The history is read only if a target needs it.
@@ -679,8 +679,8 @@ def _past_builds_of_source(
 
 
 def _time_of_current(current: Reading, builds: Sequence[PastBuild]) -> str:
-    """Return the time of the commit that wrote the current version, or "" if the newest of the
-    file's `builds` is not that version, so that the commit is unknown.
+    """Return the time of the commit that wrote the current version. If the newest of the file's
+    `builds` is not that version, the commit is unknown, so return "".
     """
     if not builds:
         return ""
@@ -694,7 +694,7 @@ def _had_before_newest(current: Reading, newest: Written, builds: Sequence[PastB
     """Return whether the file had the current version before the newest one.
 
     `newest` is the newest build ever written, and `builds` are the file's builds, newest first. If
-    the newest one is not among them, return True, so that a rollback is never promoted by mistake.
+    `newest` is not among them, return True, so that a rollback is never promoted by mistake.
     """
     versions = [_version_of(build) for build in builds]
     for number, version in enumerate(versions):
@@ -720,7 +720,7 @@ def _known_version(
             hint="wait for the source's first build, or pass another source with --from",
         )
         return _version_with_error(sub, error)
-    # The state remembers the newest build. After a rollback, Git has an older one.
+    # The state remembers the newest build. After a rollback, Git has an older build.
     remembered = newest if alike(newest, current) else Written()
     # If the file has only the tag, the state may still know the digest from the build's event.
     digest = current.digest or remembered.digest or remembered.image_digest
@@ -749,7 +749,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
     has_errors = any(problem.severity == "error" for problem in problems)
     has_common_image = bool(matched.asks or matched.decisions or matched.unusable)
-    if pairs and not has_common_image and not has_errors:  # an error would be the cause
+    if pairs and not has_common_image and not has_errors:  # otherwise, the error is the cause
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
@@ -759,12 +759,12 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images. If they were all built from one source commit, also
-    add that commit to the commit message, and to the deployments that the run shows.
+    """Return the job with the promoted images. If they were all built from the same source commit,
+    also add that commit to the commit message and to the deployments that the run shows.
     """
     candidates = [ask.offered for ask in matched.asks]
     candidates += [judged.candidate for judged in (*matched.decisions, *matched.unusable)]
-    # the image of a source that could not be read has no version
+    # if a source could not be read, its image has no version
     images = tuple(dict.fromkeys(image for image in candidates if image.version))
 
     commit, repository = _common_source(matched.asks)
@@ -778,8 +778,8 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
 
 
 def _common_source(asks: Sequence[Ask]) -> tuple[str, str]:
-    """Return (commit, repository) if all asks' builds have the same source commit, or else
-    ("", ""). The repository is "" unless it is the one on the command line.
+    """Return (commit, repository) if all asks' builds have the same source commit, or else ("",
+    ""). The repository is "" unless it is the repository given on the command line.
     """
     sources = {(ask.build.commit, ask.build.repository) for ask in asks if ask.build}
     return sources.pop() if len(sources) == 1 else ("", "")
@@ -791,8 +791,8 @@ def _deployments_to_show(
     """Return the source whose forge shows the deployments (`--deployments`), or None if no
     deployments are shown.
 
-    `commit` and `repository` are the common source of all builds. Without them, the forge has no
-    commit to show the deployments at: log a warning.
+    `commit` and `repository` are the common source of all builds. Without them, log a warning,
+    because the forge has no commit to show the deployments at.
     """
     if job.deployed is None or not matched.asks:  # not requested, or nothing is deployed
         return None

@@ -1,5 +1,5 @@
-"""`scan`: finds each entry's newest tag in the registries,
-and continues as if it had just been built.
+"""`scan`: finding each entry's newest tag in the registries, and continuing as if it had just been
+built.
 
 This needs only a few requests. Each repository is listed once. Creation times are queried only if
 they matter, and platforms only from the newest tag down to the first match. All other queries are
@@ -38,7 +38,7 @@ from task.repository_config.config import for_some_paths
 from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-_TAGS_AT_ONCE = 8  # tags in one repository that are checked at a time after the newest one
+_TAGS_AT_ONCE = 8  # tags per repository that are checked at a time after the newest one
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
     """Apply the repositories' configs to the asks (requests to decide about one image), because a
     config may order tags differently.
 
-    If a config cannot be read, each of its asks becomes a decision with the error.
+    If a config cannot be read, each of the asks under it becomes a decision with the error.
     """
     asks_to_read = tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms))
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
-        """Return the asks for one branch, with its config applied, and no errors."""
+        """Return the asks for one branch, with the branch's config applied, and no errors."""
         snapshot = batch.repository.snapshot(batch.base, CONFIG)
         config = config_in(snapshot.files)
         if for_some_paths(config):  # a rule may depend on the files that an Application writes to
@@ -102,7 +102,7 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
         error: TaskError,
         base: str,
     ) -> tuple[Sequence[Ask], Sequence[Decision]]:
-        """Return no asks, and the error for each ask for a branch that cannot be read."""
+        """Return no asks, and an error for each ask for a branch that cannot be read."""
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
     of_branches = read_branches(replace(matched, asks=asks_to_read), job, world, read, failed)
@@ -123,11 +123,11 @@ def chosen(
     matched: Matched, terms: Terms, registry: Registry
 ) -> tuple[Matched, Mapping[Identity, str]]:
     """Return the asks (requests to decide about one image), each with the newest tag in the
-    registry that its rules admit, and a decision for each ask for which there is no such tag.
+    registry that its rules admit, and a decision for each ask without such a tag.
 
-    Also return when a newer tag that is still too young will be old enough, by the ask's key.
+    Also return, by the ask's key, when a newer tag that is still too young will be old enough.
     """
-    # by the ask's key; an ask is ready once it has a tag, or does not need one
+    # by the ask's key; an ask is ready once it has a tag or does not need one
     ready_asks: dict[Identity, Ask] = {}
     asks_to_list = []  # the asks whose tags must be listed
     for ask in matched.asks:
@@ -160,8 +160,8 @@ def chosen(
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
-    """Return whether an ask does not need a list of tags: its image is locked, or only running
-    images may be updated (`require_live`) and this one is not running.
+    """Return whether an ask needs no list of tags, because its image is locked, or because only
+    running images may be updated (`require_live`) and this image is not running.
     """
     sub = ask.subscription
     if sub.locked:
@@ -173,7 +173,7 @@ def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
     """Return the ask (a request to decide about one image) if it does not need a list of tags, or
     else None.
 
-    With the strategy `digest`, the tag is already known: it is the constraint. Then the result is
+    With the strategy `digest`, the tag is already known: it is the constraint. In that case, return
     the ask with that tag, unless there is a minimum age.
     """
     if _needs_no_tag_list(ask, terms):
@@ -187,7 +187,7 @@ def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
 
 
 def _minimum_age_of(policy: Policy, terms: Terms) -> int:
-    """Return the minimum age of a tag in seconds: the longest of the image's and the run's."""
+    """Return the minimum age of a tag in seconds: the longer of the image's and the run's."""
     return max(policy.minimum_age, terms.minimum_age)
 
 
@@ -198,8 +198,8 @@ def _with_tag(ask: Ask, tag: str) -> Ask:
 
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
-    """List each registry repository's tags once, and return the choices: groups of asks (requests
-    to decide about one image) that choose from the same tags with the same rules.
+    """List the tags of each registry repository once, and return the choices: groups of asks
+    (requests to decide about one image) that choose from the same tags with the same rules.
     """
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
@@ -221,7 +221,7 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 
 
 def _with_creation_times(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
-    """Return the choices with the creation times of the tags that need one, and without tags that
+    """Return the choices with the creation times of the tags that need them, and without tags that
     were deleted after they were listed.
     """
     questions_of_choices = [_questions_about_dates(choice) for choice in choices]
@@ -244,7 +244,7 @@ def _questions_about_dates(choice: Choice) -> dict[str, Question]:
 
 def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
     """Return the choice with the creation times in `answers` (by tag), and without the tags that no
-    longer exist. If an answer has an error, the choice gets the first one.
+    longer exist. If there are errors in the answers, the choice gets the first one.
     """
     deleted_tags = {tag for tag, answer in answers.items() if not answer.exists}
     error = choice.error
@@ -263,7 +263,7 @@ def _answers_to_all(
     registry: Registry,
 ) -> Mapping[Question, Answer]:
     """Return the registries' answers to the questions of several choices, asking each question only
-    once. Each mapping has the questions of one choice, by tag.
+    once. Each mapping contains the questions of one choice, by tag.
     """
     questions: dict[Question, None] = {}
     for questions_of_choice in questions_by_tag:
@@ -287,8 +287,8 @@ def _newest_of_each(
     terms: Terms,
     registry: Registry,
 ) -> dict[Identity, Newest]:
-    """Return each choice's newest tag that matches its rules, or why it does not have one, by the
-    choice's key.
+    """Return each choice's newest tag that matches its rules, or why there is none, by the choice's
+    key.
 
     A choice is several asks with the same tags and rules. In each round, the next tags of all
     choices are checked with one call of `registry`.
@@ -319,7 +319,7 @@ class _Search:
         self._terms = terms
         self._minimum_age = _minimum_age_of(choice.policy, terms)
         tags = ranked(choice.tags, choice.policy, choice.dates)
-        # If no tag has the platforms, this is still the result: the decision then says why.
+        # If no tag has the platforms, this remains the result, and the decision says why.
         self.result = Newest(tags[0] if tags else "")
         # the tags that must still be checked, newest first
         if self._minimum_age:
@@ -330,7 +330,7 @@ class _Search:
             self.unchecked = ()
 
     def take_questions(self, size: int) -> dict[str, Question]:
-        """Remove the next `size` tags from the unchecked ones, and return a question about each."""
+        """Remove the next `size` unchecked tags, and return a question about each."""
         tags = self.unchecked[:size]
         self.unchecked = self.unchecked[size:]
         facts: tuple[Fact, ...] = ("platforms",) if self.choice.policy.platforms else ()
@@ -361,11 +361,11 @@ class _Search:
 
     def _is_old_enough(self, tag: str, answer: Answer) -> bool:
         """Return whether a tag is old enough. If it is not, also record it in the result (`young`),
-        unless a newer one is already there.
+        unless the tag that is already there takes precedence.
         """
         if not self._minimum_age:
             return True
-        until = ""  # when it will be old enough; "" if its creation time is unknown
+        until = ""  # when the tag will be old enough; "" if its creation time is unknown
         if answer.created:
             until = young_until(answer.created, self._minimum_age, self._terms.now)
             if not until:
@@ -385,7 +385,7 @@ class _Search:
 
 def _decisions_without_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
     """Return a decision for each ask of a choice (asks that choose from the same tags with the same
-    rules) that has no tag: an error if the registry did not respond, or else a refusal, because the
+    rules) without a tag: an error if the registry did not respond, or else a refusal, because the
     tag is too young or the rules do not admit any tag.
     """
     error = newest.error
@@ -401,7 +401,7 @@ def _decisions_without_tag(choice: Choice, newest: Newest, terms: Terms) -> list
 
 
 def _decision_without_tag(ask: Ask, verdict: Verdict) -> Decision:
-    """Return the decision about an ask without a tag. `verdict` is the reason."""
+    """Return the decision about an ask without a tag, with this verdict."""
     sub = ask.subscription
     return Decision(sub, ask.offered, verdict, live_reading(sub))
 
@@ -410,8 +410,8 @@ def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
     """Return an example of a tag that the rules do not admit ("" if there is none), and the refusal
     with the reason.
 
-    The example is a tag that is refused by the rule that refuses the most tags. If the rules
-    themselves are wrong, return the error in them instead.
+    The example is a tag refused by the rule that refuses the most tags. If the rules themselves are
+    wrong, return the error in them instead.
     """
     if not choice.tags:
         name = choice.asks[0].subscription.entry.image.name

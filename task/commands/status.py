@@ -1,7 +1,7 @@
-"""`status`: shows each image's version in Git, in the cluster, and in the registry, with its hold,
-request, and past builds.
+"""`status`: showing each image's version in Git, in the cluster, and in the registry, with its
+hold, request, and past builds.
 
-Read-only.
+This is read-only.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def image_status(
     """Return an image's status from a snapshot (the files of a branch at one commit), and any
     problems with reading it.
 
-    The status has the version in Git, and from the state file the hold (an order that keeps a
-    version) and the build that the hold defers. What cannot be read is left out.
+    The status has the version in Git, and, from the state file, the hold (an order that keeps a
+    version) and the build that the hold defers. Anything that cannot be read is left out.
     """
     row = replace(without_git(sub), branch=snapshot.branch)
     problems: list[Problem] = []
-    # The fields are set one by one, so that an error leaves those that are already known.
+    # The fields are set one by one, so that the known fields are kept if there is an error.
     try:
         kind = resolve(sub, snapshot)
         row = replace(row, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
@@ -117,7 +117,7 @@ def image_status(
 
 
 def _with_remembered_hold(row: ImageStatus, state: State, memory: Memory, now: str) -> ImageStatus:
-    """Return the row with the active hold (an order that keeps a version) of the image or of its
+    """Return the row with the active hold (an order that keeps a version) on the image or on its
     Application, or else with an active freeze.
 
     `state` and `memory` are what the state file remembers about the Application and the image.
@@ -152,7 +152,7 @@ def paths_of(row: ImageStatus) -> tuple[str, ...]:
 def versions_to_read(builds: int) -> int:
     """Return how many versions of a file are read to show this many builds.
 
-    That is more than the number of builds, because some versions only change other lines.
+    This is more than the number of builds, because some versions only change other lines.
     """
     return 3 * builds + 1
 
@@ -164,10 +164,10 @@ def with_history(
     most: int,
     terms: Terms,
 ) -> ImageStatus:
-    """Return the row with the image's last builds, at most `most`, and the time at which its event
-    was deferred.
+    """Return the row with the image's last builds (at most `most`), and the time when its event was
+    deferred.
 
-    `versions` has the versions of the files in `paths_of`, by path, newest first, at most
+    `versions` contains the versions of the files in `paths_of`, by path, newest first, at most
     `versions_to_read(most)` of each.
     """
     builds: tuple[PastBuild, ...] = ()
@@ -194,15 +194,16 @@ def past_builds(
     *,
     cut: bool = False,
 ) -> tuple[PastBuild, ...]:
-    """Return an image's last builds, newest first, at most `most`: each value that a file has had,
+    """Return an image's last builds (at most `most`), newest first: each value that a file has had,
     such as tag "1.2", with the commit that wrote it.
 
-    `values` has the versions of the file, newest first, each with the value in it (None if it
-    cannot be parsed). `cut` is whether there may be older versions that are not in `values`.
+    `values` contains the versions of the file, newest first, each with the value in it (None if it
+    cannot be parsed). `cut` means that there may be older versions that are not in `values`.
     `image` is the image's name.
     """
-    # A period is a series of successive versions with the same value. Each period is its value, and
-    # its oldest version so far, because the oldest version is the one that wrote the value.
+    # A period is a series of successive versions with the same value. Each period is stored as its
+    # value and its oldest version so far, because the oldest version is the one that wrote the
+    # value.
     periods: list[tuple[Reading, FileVersion]] = []
     number_of_builds = 0  # the periods in which the file had the image
     previous_value: Reading | None = None
@@ -217,7 +218,7 @@ def past_builds(
             if value.version:  # otherwise, the file did not have the image
                 number_of_builds += 1
         previous_value = value
-        if number_of_builds > most:  # one more has begun, so the first `most` are complete
+        if number_of_builds > most:  # another one has begun, so the first `most` are complete
             break
 
     oldest_is_incomplete = cut and number_of_builds <= most
@@ -233,8 +234,8 @@ def past_builds(
 
 
 def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
-    """Return the build for a value that a file has had, with the commit (and its trailers) of the
-    file's version that wrote the value. `image` is the image's name.
+    """Return the build for a value that a file has had, with the commit that wrote the value, and
+    with the commit's trailers. `image` is the image's name.
     """
     message = version.message
     return PastBuild(
@@ -250,10 +251,10 @@ def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
 
 
 def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time since which the state file has always had the row's deferred build (one that
-    a hold or a freeze keeps back), or "" if there is none or the time is unknown.
+    """Return since when the state file has continuously had the row's deferred build (one that a
+    hold or a freeze keeps back), or "" if there is none or the time is unknown.
 
-    `versions` are the state file's, newest first.
+    `versions` are the versions of the state file, newest first.
     """
     sub = row.subscription
     deferred = row.deferred
@@ -268,7 +269,7 @@ def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         state = states.get(file_of(snapshot, sub, states), NOTHING)
         memory = state.images.get(key_of(sub), Memory())
         if memory.deferred is None or memory.deferred.version != deferred.version:
-            break  # the build was deferred in the version that was read before this one
+            break  # it was deferred in the next newer version, which was read before this one
         since = version.at
     return since
 
@@ -278,7 +279,7 @@ MOST = 50  # head branches per repository that are looked up at the forge
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
     """Return the rows with the builds and releases (ends of holds) that are waiting on head
-    branches, which pull requests propose. They are in the branches' lists on the memory branch.
+    branches, proposed by pull requests. They come from the branches' lists on the memory branch.
 
     If several versions of an image are waiting, its row gets the last one.
     """
@@ -311,7 +312,8 @@ def _request_ending_hold(
     """Return the pull request that ends the row's hold (an order that keeps a version) once it is
     merged, or None.
 
-    `requests_by_release` has the requests by the release (the end of a hold) that they contain.
+    `requests_by_release` contains the requests, by the release (the end of a hold) that they
+    propose.
     """
     sub = row.subscription
     image = key_of(sub) if row.scope == "image" else ""  # "" means all images
@@ -328,7 +330,7 @@ def with_requests(
     world: World,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the rows with the forge's current data about the requests for waiting builds, and any
-    problems with reading requests.
+    problems with reading the requests.
 
     Requests that are no longer open are removed. If the forge (the Git host) cannot be used, the
     rows are returned unchanged.
@@ -377,8 +379,8 @@ def _with_forge_data(
 ) -> OpenRequest | None:
     """Return a request with the forge's current data, or None if the request is no longer open.
 
-    `proposed_by_head` has the result for each head branch that was looked up: its request, or None
-    if it has none. A request whose head branch was not looked up is returned unchanged.
+    `proposed_by_head` contains the result for each head branch that was looked up: its request, or
+    None if it has none. A request whose head branch was not looked up is returned unchanged.
     """
     if request is None or request.head not in proposed_by_head:
         return request
@@ -408,8 +410,8 @@ Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
 def status(job: Job, world: World, details: StatusDetails) -> Status:
-    """Return the status of all images in these Applications, or only of `job.images`. `details` is
-    what to read in addition to Git and the running versions.
+    """Return the status of all images in these Applications, or only of `job.images`. `details`
+    says what to read in addition to Git and the running versions.
 
     `job` must be a dry run.
     """
@@ -470,7 +472,7 @@ def rows_of(
 
 
 def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
-    """Add the web page of each past build's commit."""
+    """Return the row with the web page of each past build's commit."""
     repo = row.subscription.repo
     builds = tuple(
         replace(past_build, url=world.commit_page(repo, past_build.commit))
@@ -480,7 +482,7 @@ def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
 
 
 def _rows_without_git(asks: Sequence[Ask], error: TaskError) -> Rows:
-    """Return the statuses of these asks' images without reading Git, and the error once for each
+    """Return the statuses of these asks' images without reading Git, and the error, once for each
     Application.
     """
     subs = [ask.subscription for ask in asks]
@@ -499,7 +501,7 @@ def _rows_of_branch(batch: Batch, job: Job, world: World, details: StatusDetails
     snapshot = batch.repository.snapshot(batch.base, places_to_read, expected_heads, CONFIG)
     problems: list[Problem] = []
 
-    # the repository's config, which applies to the batch, the snapshot, and the job
+    # apply the repository's config to the batch, the snapshot, and the job
     config_error = None  # the error in the config, if it has one
     try:
         snapshot = with_own_memory_branch(snapshot, batch.repository)
@@ -550,7 +552,7 @@ def _rows_of_snapshot(
 
 
 def _with_hold_of_others(row: ImageStatus, other_hold: Hold | None) -> ImageStatus:
-    """Return the row with the hold in a different state file, if there is one, unless the row
+    """Return the row with the hold from a different state file, if there is one, unless the row
     already has a hold other than a freeze.
     """
     has_own_hold = row.hold is not None and row.scope != "freeze"
@@ -586,7 +588,7 @@ def _with_builds(
     most: int,
     terms: Terms,
 ) -> list[ImageStatus]:
-    """Return the rows, each with its image's last builds, at most `most`.
+    """Return the rows, each with its image's last builds (at most `most`).
 
     The history is read in pages of `_ROWS_PER_PAGE` rows, because it needs a lot of memory.
     """
@@ -600,7 +602,7 @@ def _with_builds(
 
 
 def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
-    """Add what a run would decide about the image, if it is known."""
+    """Return the row with what a run would decide about the image, if that is known."""
     if decision is None:
         return row
     return replace(row, would=decision.judged, overridden_by=decision.overridden_by)
@@ -639,7 +641,7 @@ def _with_newest(
     """Return the rows, each with the newest tag in the registry that its rules admit, and a problem
     for each row without one.
 
-    `dates` also adds when the newest tags were created.
+    With `dates`, also add when the newest tags were created.
     """
     rows_with_tags, problems = _with_newest_tags(rows, job, world)
     questions = _questions_about_newest(rows_with_tags, dates=dates)
@@ -667,7 +669,7 @@ def _with_newest_tags(
         image = replace(row.subscription.entry.image, digest="")
         asks.append(Ask(row.subscription, (image,)))
     # Each ask now has its newest tag, or has become a decision that says why there is none.
-    # `old_enough_at` has the time when a newer tag reaches its minimum age.
+    # `old_enough_at` says when a newer tag reaches its minimum age.
     matched, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
@@ -698,8 +700,8 @@ def _questions_about_newest(
     *,
     dates: bool,
 ) -> dict[Identity, Question]:
-    """Return the questions about the rows' newest images, by the subscriptions' identities. Rows
-    about which nothing more needs to be known have none.
+    """Return the questions about the rows' newest images, by the subscriptions' identities. There
+    are none for rows about which nothing more needs to be known.
     """
     questions = {}
     for row in rows:
@@ -711,8 +713,8 @@ def _questions_about_newest(
 
 
 def _facts_needed_of_newest(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
-    """Return the facts that are needed about a row's newest tag: when it was created (if `dates`),
-    and its digest (if Git has a digest, or the strategy compares digests).
+    """Return the facts that are needed about a row's newest tag: when it was created (with
+    `dates`), and its digest (if Git has a digest, or if the strategy compares digests).
     """
     facts: tuple[Fact, ...] = ("created",) if dates else ()
     if row.in_git.digest or needs(row.subscription.policy, "digest"):
@@ -721,10 +723,10 @@ def _facts_needed_of_newest(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...
 
 
 def _problem_without_newest(decision: Decision) -> Problem:
-    """Return why a row has no newest tag.
+    """Return the problem that explains why a row has no newest tag.
 
     Either the registry did not respond, which is an error, or the rules do not admit any of its
-    tags, which is not.
+    tags, which is only a warning.
     """
     trouble = decision.judged.trouble
     if decision.verdict != "error":
@@ -746,7 +748,7 @@ def _with_answer(
     sub = row.subscription
     newest = None
     if answer.exists:
-        # without the question, the digest does not matter, and is not shown
+        # if the digest was not asked for, it does not matter and is not shown
         digest = answer.digest if "digest" in question.facts else ""
         newest = replace(image, digest=digest)
     row = replace(row, newest=newest, newest_at=answer.created)

@@ -1,1 +1,1 @@
-"""Pure code for decisions: questions, facts, verdicts, and holds."""
+"""Pure code for making decisions: questions, facts, verdicts, and holds."""

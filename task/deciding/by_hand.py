@@ -1,8 +1,8 @@
-"""Pure code for `hold`, `release`, and `rollback`: the decision about one image,
-and the changes to its state file.
+"""Pure code for `hold`, `release`, and `rollback`: the decision about one image, and the changes to
+its state file.
 
-`--on-failure rollback` uses it too, when a run rolls back on its own. `weigh` decides whether a
-hold blocks an update.
+`--on-failure rollback` also uses this code when a run rolls back by itself. `weigh` decides whether
+a hold blocks an update.
 """
 
 from __future__ import annotations
@@ -55,15 +55,14 @@ class RollbackDestination:
     """The reading that a rollback writes."""
 
     reading: Reading
-    passed: tuple[str, ...] = ()  # the versions between it and the one in Git
-    doubt: Trouble | None = None  # the warning that it may not exist
+    passed: tuple[str, ...] = ()  # the versions between this one and the one in Git
+    doubt: Trouble | None = None  # the warning that the version may not exist
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move for one image that a person's command (`intent`) is about.
+    """Return the move that carries out a person's command (`intent`) for one image.
 
-    A move is a decision, and the change that a commit makes for it. A `TaskError` becomes an error
-    decision.
+    A move is a decision and the change to commit for it. A `TaskError` becomes an error decision.
     """
     try:
         if intent.verb == "hold":
@@ -118,7 +117,7 @@ def _record_of_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
     """Return the change to the state file that records a hold, either on all of the Application's
     images or only on this one.
 
-    `memory` is what else the state file remembers about the image.
+    `memory` is everything else that the state file remembers about the image.
     """
     if intent.whole:
         return Remember(memory, hold=hold)
@@ -129,7 +128,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     """Return the move that ends a hold. It also writes the build that the hold kept back (the
     deferred build), unless `intent.discard` is set.
 
-    Raises `TargetError` if only one image is to be released from a hold on all images.
+    Raises `TargetError` if the hold is on all images, but only one is to be released.
     """
     memory = situation.memory
     image = situation.subscription.image_at(situation.current)
@@ -151,9 +150,9 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and discards the build that the hold kept back, if any.
+    """Return the move that ends a hold and discards the build that the hold kept back, if any.
 
-    `lifted` says whether a hold on all of the Application's images ends.
+    `lifted` is true if a hold on all of the Application's images ends.
     """
     deferred = situation.memory.deferred
     because = f"{_released_text(situation)}; Git keeps {situation.in_git.version or 'no version'}"
@@ -165,10 +164,10 @@ def _release_without_build(situation: Situation, image: Image, *, lifted: bool) 
 
 
 def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and writes the build that the hold kept back (`deferred`)
+    """Return the move that ends a hold and writes the build that the hold kept back (`deferred`),
     if the rules still admit it.
 
-    If the build cannot be checked, the hold stays. `lifted` says whether a hold on all of the
+    If the build cannot be checked, the hold stays. `lifted` is true if a hold on all of the
     Application's images ends.
     """
     # Decide about the deferred build as if there were no hold. Other Applications' holds and
@@ -200,13 +199,13 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
 
 
 def _released_text(situation: Situation) -> str:
-    """Return the start of a release's reason, with the hold that it ends."""
+    """Return the beginning of a release's reason, which describes the hold that ends."""
     old_hold = situation.hold
     return f"released: it was {hold_text(old_hold)}" if old_hold else "released"
 
 
 def _nothing_to_release(situation: Situation) -> str:
-    """Return the reason why a release has no effect."""
+    """Return why a release has no effect."""
     freeze = situation.subscription.freeze
     if freeze:
         return f"still {hold_text(freeze)}; {_NO_END}"
@@ -217,7 +216,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     """Return the move that writes an earlier version (the rollback's destination), and sets a hold
     if the intent has one.
 
-    If the intent is only for a failed version that Git no longer has, nothing is rolled back.
+    If the intent is to undo a failed version that Git no longer has, nothing is rolled back.
     """
     if intent.failed and not _git_still_has(intent.failed, situation):
         return _only_remember_failure(intent.failed, situation, snapshot)
@@ -226,7 +225,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     reading_to_write = destination.reading
     in_git = situation.in_git
     steps_requested = intent.to if _steps_back(intent.to) else ""  # such as "3-back"
-    # The same version is written again if it is not sound, such as the number 1.10.
+    # The same version is written again if the one in Git is not sound, such as the number 1.10.
     already_in_git = reading_to_write.version == in_git.version and in_git.sound
     if already_in_git:
         memory = situation.memory
@@ -275,7 +274,7 @@ def _rollback_with_hold(
 
 
 def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
-    """Return the verdict that Git already has the version.
+    """Return the verdict for a version that Git already has.
 
     `steps_requested` is "previous" or, for example, "3-back". It is "" for a rollback to a version.
     """
@@ -284,7 +283,7 @@ def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
 
 
 def _rollback_verdict(destination: RollbackDestination, situation: Situation) -> Verdict:
-    """Return the verdict that writes a rollback's destination."""
+    """Return the verdict for writing a rollback's destination."""
     because = f"rolled back from {situation.current.version or 'nothing'}"
     if destination.doubt:
         because = f"{because}; not checked: {destination.reading.version} might not exist"
@@ -297,7 +296,7 @@ def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading
         return hold
     if intent.failed:
         return replace(hold, reason=f"a test of {intent.failed.version} failed")
-    # A hold on several images has a single reason, so it cannot name one image's version.
+    # A hold on several images has a single reason, so the reason cannot name one image's version.
     entries = split_image_list(sub.application.annotations.get("image-list", ""))
     is_for_several = intent.whole and len(entries) > 1
     version = intent.to if is_for_several else to.version
@@ -305,8 +304,8 @@ def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading
 
 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move that keeps the version in Git, and remembers in the state file that `image`
-    failed, if Git had this image before.
+    """Return the move that keeps the version in Git and, if Git had `image` before, records its
+    failure in the state file.
     """
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     remember = None
@@ -321,20 +320,20 @@ def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapsho
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Return whether Git still has the version of this image. If both have a digest, only the
-    digests are compared.
+    """Return whether Git still has this image's version. If the image and the version in Git both
+    have a digest, only the digests are compared.
     """
     in_git = situation.in_git
     digest = in_git.digest
     last_written = situation.memory.written
-    # The state file may know the digest of a tag that is in Git without one.
+    # Even if Git has only the tag, the state file may know its digest.
     if not digest and last_written and last_written.tag == in_git.tag:
         digest = last_written.digest or last_written.image_digest
     return _is_version(image, in_git.tag, digest)
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Return whether an image has this tag, or this digest if both have a digest."""
+    """Return whether an image has this digest, or this tag if one of the two digests is missing."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
@@ -343,8 +342,8 @@ def _is_version(image: Image, tag: str, digest: str) -> bool:
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
     """Return the move that rolls back an update whose rollout failed (`undone`).
 
-    If Git has changed since that update, only its failure is remembered. If someone else has put
-    the image on hold (which stops updates), nothing is changed.
+    If Git has changed since that update, only the failure is recorded. If someone else has put the
+    image on hold (which stops updates), nothing changes.
     """
     image = undone.candidate
     if not same(image, situation.current):
@@ -357,8 +356,8 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
     hold = holding(situation.state, situation.memory, situation.terms.now)
     # A freeze does not stop a rollback, and neither does a hold that an earlier run set. If two
-    # builds fail in a row, the newer one may have been rolled back to the older one before that one
-    # failed, too.
+    # builds fail in a row, the newer one may have been rolled back to the older one before the
+    # older one failed, too.
     author_of_runs = intent.hold.by if intent.hold else ""
     if hold and hold.by != author_of_runs:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
@@ -381,10 +380,10 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
-    """Return the change to the state file that records that this version failed, so that later
+    """Return the change to the state file that records this version as failed, so that later
     rollbacks do not return to it.
 
-    Return None if that is already recorded or cannot be recorded.
+    Return None if the failure is already recorded or cannot be recorded.
     """
     if _is_known_as_bad(version, situation) or _is_merged_by_people(situation.subscription):
         return None
@@ -392,7 +391,7 @@ def _record_of_failure(version: str, situation: Situation) -> Remember | None:
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
-    """Return the warning if the failure of this version cannot be remembered."""
+    """Return a warning if this version's failure cannot be recorded, else ""."""
     if _is_known_as_bad(version, situation) or not _is_merged_by_people(situation.subscription):
         return ""
     return f"; the failure of {version} cannot be remembered, so a later rollback may return to it"
@@ -423,14 +422,15 @@ def _destination_of_undo(
 ) -> RollbackDestination:
     """Return what to restore after an update whose rollout failed (`undone`).
 
-    This is the version before the update, unless that version is known as bad, or Argo CD's history
-    of syncs is known. Then it is the last good version in Git, if there is one.
+    This is normally the version before the update. If that version is known to be bad, or if Argo
+    CD's sync history is known, it is the last good version in Git, if there is one.
     """
     reading_before_update = undone.current
     is_known_as_bad = _is_known_as_bad(reading_before_update.version, situation)
     prefers_last_good = is_known_as_bad or bool(situation.facts.synced(situation.subscription))
     if prefers_last_good:
-        # The history may have none: the version before the update may be from a different file.
+        # The history may have no good version: the version before the update may be from a
+        # different file.
         with suppress(TargetError):
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(reading_before_update)
@@ -471,8 +471,8 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
 
 
 def _is_good(earlier: Reading, situation: Situation) -> bool:
-    """Return whether an earlier reading is of the same image, and has neither the current version
-    nor one that is known as bad.
+    """Return whether an earlier reading is of the same image, and its version is neither the
+    current one nor known to be bad.
     """
     image = live_image(earlier.name) if earlier.name else None
     if image is not None and image.identity != situation.subscription.entry.image.identity:
@@ -537,11 +537,12 @@ def _destination_from_registry(
     situation: Situation,
     versions_in_history: Sequence[str],
 ) -> RollbackDestination:
-    """Return the version in `--to`, which is not in Git's history, as the destination.
+    """Return the version in `--to` as the destination of a rollback. Git's history does not have
+    it.
 
-    If the registry cannot be queried, the destination has a warning (`doubt`). Raises `UsageError`
-    if the registry does not have the version. `versions_in_history` are used to suggest
-    corrections.
+    If the registry cannot be queried, the destination carries a warning (`doubt`). Raises
+    `UsageError` if the registry does not have the version. `versions_in_history` are used to
+    suggest corrections.
     """
     to = intent.to
     reading = _reading_of_version(to)
@@ -550,7 +551,7 @@ def _destination_from_registry(
 
     sub = situation.subscription
     image = replace(sub.entry.image, tag=reading.tag, digest=reading.digest)
-    # If Git has a digest next to the tag, the old one must not stay there.
+    # If Git has a digest next to the tag, that old digest must not stay there.
     needs_digest = bool(situation.in_git.digest or sub.policy.pin_digest)
     adds_digest = needs_digest and not reading.digest
     facts: tuple[Fact, ...] = ("exists", "digest") if adds_digest else ("exists",)
@@ -588,7 +589,8 @@ def _reading_of_version(version: str) -> Reading:
 
 
 def _doubt_about(to: str, why: str, versions_in_history: Sequence[str]) -> Trouble:
-    """Return the warning that the version `to` might not exist. `why` says why that is unknown.
+    """Return the warning that the version `to` might not exist. `why` says why that could not be
+    checked.
 
     `versions_in_history` are used to suggest corrections.
     """
@@ -599,15 +601,15 @@ def _doubt_about(to: str, why: str, versions_in_history: Sequence[str]) -> Troub
 
 
 def _suggestion(to: str, versions: Sequence[str]) -> str:
-    """Return the start of a hint: a question with the most similar version, or "" if there is
-    none.
+    """Return the beginning of a hint, which suggests the most similar version, or "" if no version
+    is similar.
     """
     similar = get_close_matches(to, versions, 1)
     return f"did you mean {similar[0]}? " if similar else ""
 
 
 class _ReadingAtCommit(NamedTuple):
-    """A target's reading, and a commit that has it."""
+    """A target's reading, and a commit that contains it."""
 
     commit: str
     reading: Reading
@@ -648,8 +650,8 @@ def _readings_of_all_versions(
     """Yield the image's version (a reading of the target) in each version of the target's file in
     Git, newest first, with a commit that has this file.
 
-    If several commits have the same file, one of `preferred_commits` is yielded, else the newest
-    one. Files that are broken or do not have the image are skipped. `most` limits the number of
+    If several commits have the same file, the commit is one of `preferred_commits`, else the
+    newest. Files that are broken or do not have the image are skipped. `most` limits the number of
     files.
     """
     sub = situation.subscription

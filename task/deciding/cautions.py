@@ -1,5 +1,5 @@
-"""Pure code for a successful run's warnings: about unchecked images,
-and files that Argo CD will ignore.
+"""Pure code for the warnings of a successful run, such as about unchecked images and files that
+Argo CD ignores.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
-    """Return a warning if the command line has pull request options that have no effect, because no
+    """Return a warning if pull request options on the command line have no effect, because no
     Application uses pull requests.
 
-    Only Applications whose repository was read count, because its config can enable pull requests.
+    Only Applications whose repository was read count, because a repository's config can enable pull
+    requests.
     """
     request_options = job.requests.named
     read_subs = [decision.subscription for decision in decisions if decision.kind is not None]
@@ -85,12 +86,12 @@ def not_merged(
     commits: Iterable[Commit],
     job: Job,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each commit with which `hold`, `release`, or `rollback` updates an image
-    on a head branch without a pull request: it has no effect until the branch is merged.
+    """Return a warning for each commit in which `hold`, `release`, or `rollback` updates an image
+    on a head branch without a pull request. The update has no effect until the branch is merged.
 
-    With a pull request, this is already visible.
+    If there is a pull request, it already shows this.
     """
-    if job.intent is None:  # the command is none of the three
+    if job.intent is None:  # the command is not one of these three
         return ()
     apps_by_head: dict[str, set[str]] = {}  # for head branches without pull requests
     for decision in decisions:
@@ -123,7 +124,7 @@ def file_cautions(
     terms: Terms,
 ) -> tuple[Problem, ...]:
     """Return warnings about a target's files: for example, that no source reads a values file, or
-    that the image is also at a place that is not changed.
+    that the image is also in a place that is not changed.
 
     `files` are from Git or the next commit, and `image` is the subscription's image in them.
     """
@@ -131,7 +132,7 @@ def file_cautions(
     warnings: list[Problem] = []
     # elements, such as Helm parameters, that an override file changes or hides
     stray_elements: tuple[Stray, ...] = ()
-    unchanged_places: tuple[tuple[str, int], ...] = ()  # each a path and a line
+    unchanged_places: tuple[tuple[str, int], ...] = ()  # a path and a line each
     with suppress(TaskError):  # an unreadable file is already an error
         stray_elements = strays(kind, files, target)
         if image.version:
@@ -164,7 +165,7 @@ def _stray_warnings(elements: Iterable[Stray], file: str, sub: Subscription) -> 
     """Yield warnings about elements, such as Helm parameters, that the override file `file` changes
     or hides.
 
-    There is one warning for each origin of such elements. An element's `origin` is a comment of the
+    There is one warning for each origin of the elements. An element's `origin` is a comment of the
     form `# from …`.
     """
     names_by_comment: dict[tuple[str, bool], list[str]] = {}
@@ -194,8 +195,8 @@ def _stray_warnings(elements: Iterable[Stray], file: str, sub: Subscription) -> 
 
 
 def _other_registry_warnings(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if the values file has a key for the registry, such as `image.registry`,
-    with a registry other than the image's. Otherwise, return an empty list.
+    """Return a warning if the values file has a separate key for the registry, such as
+    `image.registry`, and its value is not the image's registry. Otherwise, return an empty list.
     """
     key, registry = helm_values.other_registry(files, target)
     if not key:
@@ -244,10 +245,10 @@ def _unmatched_entry_warnings(files: Files, sub: Subscription, target: Target) -
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
-    """Return the warnings about decisions that follow from a decision alone, such as about an
-    unchecked image or a misspelled key.
+    """Return the warnings that depend on nothing but a decision, such as about an unchecked image
+    or a misspelled key.
 
-    They are ordered by their subject, and then as the decisions are.
+    They are sorted by kind of warning, and then in the order of the decisions.
     """
     checks = (
         _unchecked_image_warning,
@@ -293,8 +294,8 @@ def _overridden_refusal_warning(decision: Decision) -> Problem | None:
 
 
 def _misspelled_key_warning(decision: Decision) -> Problem | None:
-    """Return a warning about a key in an annotation that the file does not have, although it has a
-    similar key. Otherwise, return None.
+    """Return a warning if the key in an annotation is not in the file, but a similar key is.
+    Otherwise, return None.
     """
     if not decision.misspelled:
         return None
@@ -349,7 +350,8 @@ def _unlisted_file_warning(decision: Decision) -> Problem | None:
 
 
 def _unread_spelling_warning(decision: Decision) -> Problem | None:
-    """Return a warning about an override file whose name Argo CD does not read, or None.
+    """Return a warning about an override file that Argo CD does not read because of its name, or
+    None.
 
     Argo CD reads only one name, which depends on the control plane's namespace.
     """

@@ -1,8 +1,8 @@
-"""Pure code that turns asks into moves:
-it applies the rules to the files in Git and to the remembered state.
+"""Pure code that turns asks into moves, by applying the rules to the files in Git and the
+remembered state.
 
-If a push race is lost, everything is reevaluated at the new tip. So this code must not keep
-state, log, or send requests.
+If a push race is lost, everything is reevaluated at the new tip. So this code must not keep state,
+log, or send requests.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
 NOTHING = State()
-# The rules of strategies that compare versions. With a `tagOrder`, which may come from the config,
-# they judge only the version that it finds in the tag, so they may admit more tags.
+# The rules of strategies that compare versions. If there is a `tagOrder`, which may come from the
+# config, they judge only the version that it extracts from the tag, so they may admit more tags.
 OF_VERSIONS = ("not-a-version", "constraint")
-# The tag of a trial write, which only shows where an update would write. A place that already has
-# the tag would not show up, so it is a tag that Git does not have.
+# The tag for a trial write, which only shows where an update would write. A place that already has
+# this tag would not show up, so it must be a tag that Git does not have.
 TRIAL_TAG = "another"
 _STATES = ".image-update"  # the folder of all state files
 
@@ -84,7 +84,7 @@ _STATES = ".image-update"  # the folder of all state files
 def places(ask: Ask) -> tuple[Place, ...]:
     """Return the places (paths in Git) that must be read to decide about an ask.
 
-    An ask is one image of one Application, with the builds that are offered for it.
+    An ask is one image of one Application, with the builds offered for it.
     """
     sub = ask.subscription
     has_head_branch = sub.pull_request or sub.head_template != ""
@@ -96,10 +96,10 @@ def places(ask: Ask) -> tuple[Place, ...]:
 
 
 def state_path(sub: Subscription) -> str:
-    """Return the path of the Application's state file, from the repository's root.
+    """Return the path of the Application's state file, relative to the repository's root.
 
-    The name contains the folder that is written, so that two Argo CD instances that share a
-    repository and an Application name have separate state files.
+    The path contains the folder that is written, so that two Argo CD instances that use the same
+    repository and Application name have separate state files.
     """
     return state_path_in(sub.home, sub.application.key)
 
@@ -110,7 +110,7 @@ def state_path_in(folder: str, app: str) -> str:
 
     `folder` is the folder of the Application's first write-back file, here `apps`. `app` is
     `namespace/name`, here `argocd/web`. A name or path that is too long for file systems is
-    shortened, with a hash.
+    shortened and gets a hash.
     """
     namespace, _, app_name = app.partition("/")
     name = f"{namespace}_{app_name}".replace("/", "_")
@@ -118,7 +118,7 @@ def state_path_in(folder: str, app: str) -> str:
         name = f"{name[:50]}-{_digest(name)}"
 
     # `.image-update/config` is the repository's config, and `.image-update/waiting` has the lists
-    # of head branches. So a folder named `config` or `waiting` gets a different name here.
+    # of head branches. So a folder called `config` or `waiting` gets a different name here.
     top_folder, slash, subfolders = folder.partition("/")
     if top_folder.casefold() in ("config", "waiting"):
         folder = f"{top_folder}-folder{slash}{subfolders}"
@@ -135,15 +135,15 @@ def _digest(text: str) -> str:
 
 
 def is_state_path(path: str) -> bool:
-    """Return whether a path, from the repository's root, is a state file."""
+    """Return whether a path, relative to the repository's root, is that of a state file."""
     return path.startswith(f"{_STATES}/") and path.endswith(".state")
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     """Return the Application's states, by write-back file.
 
-    A state is the Application's hold, and what is remembered about each of its images. The states
-    on the base branch are combined with those on the memory branch. If commits go directly to the
+    A state is the Application's hold and what is remembered about each of its images. The states on
+    the base branch are combined with those on the memory branch. If commits go directly to the
     base, only the memory branch's holds apply (see `stricter_only`). Raises `TargetError` if a
     state file is unreadable.
     """
@@ -163,8 +163,8 @@ def own_states(files: Files, path: str) -> Mapping[str, State]:
     """Return the states in the state file at `path`, by write-back file, or {} if the state file is
     missing or empty.
 
-    A state has holds, and what is remembered about images. Raises `TargetError` if the state file
-    is unreadable.
+    A state has holds and what is remembered about images. Raises `TargetError` if the state file is
+    unreadable.
     """
     if path not in files:
         return {}
@@ -192,8 +192,8 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     """Return the key under which the state file has the state of the subscription's target.
 
     It is a path, such as `apps/web/values-prod.yaml`, or "." for the repository's root. A key that
-    `states` already has is preferred. A kustomization's key is the path of its file or its folder.
-    For manifests, it is their folder.
+    `states` already has is preferred. For a kustomization, the key is the path of its file or
+    folder, and for manifests, the path of their folder.
     """
     if sub.target == "kustomization":
         file_names = [name for name, kind in SIGNS.items() if kind == "Kustomize"]
@@ -221,10 +221,10 @@ def questions_to_ask(
     """Return what must be looked up before deciding about these asks: the pairs of source commits
     to compare, and the questions to the registries.
 
-    An ask is one image of one Application, with the builds that are offered for it. Nothing is
-    looked up for an ask that is decided without Git, or whose files in Git are unreadable.
+    An ask is one image of one Application, with the builds offered for it. Nothing is looked up for
+    an ask that is decided without Git, or whose files in Git are unreadable.
     """
-    commit_pairs: dict[Commits, None] = {}  # a dict keeps the order and drops repetitions
+    commit_pairs: dict[Commits, None] = {}  # a dict keeps the order and drops duplicates
     needed_facts: list[tuple[Question, Fact]] = []
     for ask in asks:
         sub = ask.subscription
@@ -262,14 +262,14 @@ MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are com
 
 
 def _commits_to_compare(ask: Ask, memory: Memory, terms: Terms) -> Iterator[Commits]:
-    """Yield the pairs of source commits to compare: each build's commit with those of the
+    """Yield the pairs of source commits to compare: each build's commit with the commits of the
     remembered builds and of the ask's other builds.
 
-    The remembered builds are the newest one that was written, and the one that a hold kept back.
+    The remembered builds are the newest build that was written and the build that a hold kept back.
     """
     remembered_builds = [version.build for version in (memory.written, memory.deferred) if version]
     builds = list(dict.fromkeys(ask.builds_of(terms)))
-    if not builds:  # a person's request offers no builds
+    if not builds:  # a person's request does not offer builds
         builds = [terms.build]
     for number, build in enumerate(builds):
         builds_before = builds[:number]  # so that each pair appears only once
@@ -305,9 +305,9 @@ def facts_needed_by_ask(
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
     """Return the decision about an ask if it does not depend on Git, else None.
 
-    An ask is one image of one Application, with the builds that are offered for it. `config_read`
-    says whether the ask already has the settings from the repository's config. If not, a refusal
-    that these settings could change does not count as a decision.
+    An ask is one image of one Application, with the builds offered for it. `config_read` is true if
+    the ask already has the settings from the repository's config. Otherwise, a refusal that these
+    settings could change does not count as a decision.
     """
     if ask.intent:
         return None
@@ -323,7 +323,7 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     refusals: list[Verdict] = []  # one for each candidate
     for image in ask.candidates:
         refusal = objection(image.tag, sub.policy)
-        if refusal is None:  # it may be written: that depends on the version in Git
+        if refusal is None:  # whether it is written depends on the version in Git
             return None
         refusals.append(refusal)
 
@@ -331,7 +331,7 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     config_may_set_tag_order = not config_read and not sub.policy.tag_order
     if config_may_set_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
         return None
-    refusal_of_reported = refusals[0]  # like `reported_image`, of the first candidate
+    refusal_of_reported = refusals[0]  # the first candidate's, like `reported_image`
     return Decision(sub, reported_image, refusal_of_reported, live_reading(sub))
 
 
@@ -344,8 +344,8 @@ def failed_asks(
 ) -> Outcome:
     """Return a decision for each ask of a repository that failed with `error`.
 
-    An ask is one image of one Application, with the builds that are offered for it. Its decision is
-    the error, unless it can be decided without Git (see `settled_without_git`).
+    An ask is one image of one Application, with the builds offered for it. Its decision is the
+    error, unless it can be decided without Git (see `settled_without_git`).
     """
     decisions = []
     for ask in asks:
@@ -401,10 +401,10 @@ def situation_of(
 
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts()) -> Move:
-    """Return the move for one ask: the decision, and the change that a commit makes for it.
+    """Return the move for one ask: the decision and the change to commit for it.
 
-    An ask is one image of one Application, with the builds that are offered for it. If a file in
-    `snapshot` cannot be used, the decision is an error.
+    An ask is one image of one Application, with the builds offered for it. If a file in `snapshot`
+    cannot be used, the decision is an error.
     """
     sub = ask.subscription
     terms = ask.terms(terms)
@@ -412,7 +412,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     if early_decision:
         return Move(_with_version_in_git(early_decision, snapshot, terms))
 
-    kind: TargetKind | None = None  # an error is reported with it if it is known by then
+    kind: TargetKind | None = None  # an error is reported with the kind if it is known by then
     try:
         kind = resolve(sub, snapshot)
         situation = situation_of(snapshot, sub, terms, facts)
@@ -432,10 +432,11 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
 
 
 def _unchanged_outside_git(move: Move) -> Move:
-    """Return the move with the reason why nothing changes although the target in Git has no
+    """Return the move with the reason why nothing changes even though the target in Git has no
     version.
 
-    The running image, or the Application's own sources, already have the offered version.
+    The reason is that the running image or the Application's own sources already have the offered
+    version.
     """
     if move.subscription.application.live:
         already = "the live image is already"
@@ -487,10 +488,10 @@ def missing_places(
 ) -> tuple[Place, ...]:
     """Return the places (paths in Git) that must be read in addition to the target's.
 
-    For a kustomization, these are its overlays, which may hide the target. `whole` asks for its
-    whole tree even if it has no overlays, because `lint` looks for the image in the manifests. If
-    neither the target nor the Application's status has a version, the Application's own sources are
-    needed, too. These places may refer to further ones.
+    For a kustomization, these are its overlays, which may hide the target. With `whole`, they
+    include the kustomization's whole tree even if there are no overlays, because `lint` looks for
+    the image in the manifests. If neither the target nor the Application's status has a version,
+    the Application's own sources are needed, too. These places may refer to other places.
     """
     try:
         kind = resolve(sub, snapshot)
@@ -513,26 +514,28 @@ MOST_TRIED = 5  # builds to verify if the proofs of newer builds are refused
 def choose(situation: Situation, ask: Ask) -> Move:
     """Return the move for the newest offer that the rules admit, else the first refusal.
 
-    An offer is an image with its build. The ask has an offer for each tag of one build, or for
-    each event. A build that a hold kept back is one more offer once the hold has ended.
+    An offer is an image with its build. The ask has an offer for each tag of one build, or for each
+    event. Once a hold has ended, the build that it kept back is one more offer.
     """
     offers = _offers_of(ask, situation.terms)
-    # The tags of one build have the same proof: if it is refused, the other tags need no try.
+    # All tags of a build have the same proof, so if it is refused, there is no need to try the
+    # other tags.
     tries = MOST_TRIED if ask.events else 0
     best = _best(offers, situation, tries=tries)
     deferred = situation.memory.deferred
     if deferred is None or situation.hold:
         return best
     if best.decision.verdict == "error":
-        return best  # the build stays deferred until this is retried
+        return best  # the build stays deferred until a retry
 
     # The deferred build competes with the offers, unless it cannot be judged now, for example
-    # because the registry is down. Such an error must not replace the decision about the offers.
+    # because the registry is down. That error must not replace the decision about the offers.
     offer_of_deferred = deferred_offer(situation.subscription, deferred)
     decision_on_deferred = weigh(situation, offer_of_deferred).decision
     if decision_on_deferred.verdict == "error":
         return _move_keeping_deferred(best, deferred, decision_on_deferred.because)
-    # Choose again from all of them, because each one may also be the alternative to the best one.
+    # Choose again from all of them, because any of them may also be the alternative to the best
+    # one.
     return _best([*offers, offer_of_deferred], situation, tries=MOST_TRIED)
 
 
@@ -550,8 +553,8 @@ def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
 def _move_keeping_deferred(move: Move, deferred: Written, error: str) -> Move:
     """Return the move, changed so that the state file still remembers the deferred build.
 
-    A hold had kept that build back. It could not be checked now because of `error`, so the next run
-    has to check it again.
+    This is the build that a hold kept back. It could not be checked now because of `error`, so the
+    next run has to check it again.
     """
     if not move.updates or move.remember is None or move.remember.memory is None:
         return move
@@ -568,8 +571,8 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best of the moves for these offers.
 
     A move that keeps the tag in Git may be preferred (see `_move_keeping_tag`). Otherwise, the best
-    move's `otherwise` is the next best move, in case the best move's proof is refused. That move
-    has an `otherwise` too, and so on, up to `tries` moves.
+    move's `otherwise` is the next best move, in case the best move's proof is refused. The next
+    best move also has an `otherwise`, and so on, up to `tries` moves.
     """
     moves = [weigh(situation, offer) for offer in offers]
     best = moves[0]
@@ -593,10 +596,11 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
 
 
 def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
-    """Return the best move for these offers, which also forgets the deferred build.
+    """Return the best move for these offers, changed so that the state file forgets the deferred
+    build.
 
-    This move is used if the deferred build's proof is refused. If the build were still remembered,
-    it would compete again in the next run.
+    This move is used if the deferred build's proof is refused. If the state file still remembered
+    that build, it would compete again in the next run.
     """
     memory = replace(situation.memory, deferred=None)
     move = _best(offers, replace(situation, memory=memory), tries=tries)
@@ -607,10 +611,11 @@ def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tri
 
 
 def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
-    """Return the move that keeps the tag in Git, if the best move would only give the same image a
-    different tag. Else return None.
+    """Return the move that keeps the tag in Git if the best move would only give the same image a
+    different tag. Otherwise, return None.
 
-    Without this, each delivery of an event with two tags would switch from one tag to the other.
+    Without this, every time an event with two tags is delivered, Git would switch from one tag to
+    the other.
     """
     if not best.updates:
         return None
@@ -619,7 +624,7 @@ def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -
     in_git = situation.in_git
     last_written = situation.memory.written
     digest_in_git = in_git.digest
-    # The state file may know the digest of a tag that is in Git without one.
+    # Even if Git has only the tag, the state file may know its digest.
     if not digest_in_git and last_written and last_written.version == in_git.version:
         digest_in_git = last_written.image_digest
     if not digest_in_git or digest_in_git != best.decision.built:
@@ -630,7 +635,7 @@ def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -
     return None
 
 
-# of the verdicts, best first; a refusal has rank 0
+# the verdicts' ranks, best first; a refusal has rank 0
 RANK = {
     "update": 4,
     "defer": 3,
@@ -640,9 +645,9 @@ RANK = {
 
 
 def _is_better(new: Move, old: Move, situation: Situation) -> bool:
-    """Return whether a later offer's move (`new`) wins over an earlier one's (`old`).
+    """Return whether a later offer's move (`new`) beats an earlier offer's move (`old`).
 
-    The better verdict wins. With the same verdict, the later offer wins unless it is older.
+    The better verdict wins. If the verdicts are the same, the later offer wins, unless it is older.
     """
     new_rank = RANK.get(new.decision.verdict, 0)
     old_rank = RANK.get(old.decision.verdict, 0)
@@ -715,7 +720,7 @@ def _holds_in_file(
     if not held_places:
         return {}
 
-    # Then find the subscriptions of other Applications that write the same.
+    # Then find the subscriptions of other Applications that write the same keys.
     holds: dict[Identity, Hold] = {}
     for identity, sub in subs.items():
         own_places = edited_places(snapshot, sub, terms)
@@ -777,7 +782,7 @@ def edited_places(
     """Return the (file, key) pairs that an update writes, such as
     `("values-prod.yaml", "image.tag")`.
 
-    If `digest` is set, the update writes a digest, too. The result is empty if the update cannot be
+    If `digest` is set, the update also writes a digest. The result is empty if the update cannot be
     written.
     """
     trial_image = replace(sub.entry.image, tag=TRIAL_TAG, digest=digest)

@@ -45,7 +45,7 @@ class _Layer:
     hint: str
     values: Any = None
     parameters: tuple[Parameter, ...] = ()
-    path: str = ""  # the path, if it is a values file
+    path: str = ""  # if the layer is a values file, its path
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class _Merge:
     charts: tuple[_Layer, ...]  # the chart's own values, below everything else
     values: tuple[_Layer, ...]  # the Application's values, above the files
     parameters: tuple[_Layer, ...]  # above everything else
-    # if the written file is a subchart's: the subchart's keys in all these values
+    # if the written file belongs to a subchart: the keys under which all these layers configure it
     subchart_keys: tuple[str, ...] = ()
 
     def layers_after(self, path: str) -> tuple[_Layer, ...]:
         """Return the layers of values that override the file at `path`, in order.
 
-        The chart's own file is overridden by all values files, and a subchart's file by the parent
-        chart's values, too.
+        All values files override the chart's own file. The parent chart's values also override a
+        subchart's file.
         """
         parent_charts = self.charts if self.subchart_keys else ()
         later_files: list[_Layer] = []
         for layer in self.files:
             if layer.path == path:
-                later_files = []  # only those after the file count
+                later_files = []  # only files after this one count
             else:
                 later_files.append(layer)
         return (*parent_charts, *later_files, *self.values, *self.parameters)
@@ -95,8 +95,8 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
-    """Raise `TargetError` if Argo CD never uses the version that is written to the target, because
-    something overrides it. The error names what does.
+    """Raise `TargetError` if Argo CD never uses the version written to the target, because
+    something overrides it. The error says what overrides it.
     """
     if sub.method != "git":
         return
@@ -116,7 +116,7 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
     if kind != "helmvalues" or sub.method != "git":
         return False
     if sub.application.annotations.get("git-repository"):
-        return False  # it may be a parent chart's file, or the Application's own manifest
+        return False  # the file may be a parent chart's values or the Application's own manifest
     sources = sub.application.sources
     helm_sources = [source for source in sources if _is_helm(files, source)]
     if not helm_sources:
@@ -131,10 +131,10 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
     """Raise `TargetError` if every Helm source that reads the written values file overrides its
     values, or if no source reads the file.
 
-    It is enough that one source uses the values.
+    It is enough if one source uses the values.
     """
     if read_by_nobody(files, sub, "helmvalues"):
-        if sub.neighbour:  # another Application may read it: `file_cautions` warns
+        if sub.neighbour:  # another Application may read the file, so `file_cautions` only warns
             return
         raise _unread_file_error(sub)
 
@@ -152,9 +152,9 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
 
 
 def _unread_file_error(sub: Subscription) -> TargetError:
-    """Return the error that no source reads the written values file.
+    """Return the error for a values file that is written, but that no source reads.
 
-    The hint has the file's entry for `valueFiles`: a relative path if the file is in the source's
+    The hint shows the entry to add to `valueFiles`: a relative path if the file is in the source's
     own repository, else a path that starts with another source's `$ref`.
     """
     has_folder = sub.source.path != "" and not sub.source.chart
@@ -178,8 +178,8 @@ def _hidden_by_layer(
     target: Target,
     beside: Sequence[str],
 ) -> TargetError | None:
-    """Return the error that a layer of values hides one of the keys that an update writes, such as
-    `image.tag`, or None if all keys have an effect.
+    """Return an error if a layer of values hides one of the keys that an update writes, such as
+    `image.tag`. Return None if all keys have an effect.
 
     `beside` are other files that the same update writes. They get the version as well, so they do
     not hide it.
@@ -189,7 +189,7 @@ def _hidden_by_layer(
         steps = _as_written(written_values, parse_path(key))
         if _is_visible(merge, target.path, steps):
             continue
-        # Find the layer that hides it, for the message.
+        # Find the layer that hides the value, for the message.
         full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
         layer = _topmost_that_sets(merge.layers_after(target.path), full_steps)
         is_also_written = layer.path != "" and layer.path in beside
@@ -203,10 +203,10 @@ def _hidden_by_layer(
 
 
 def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
-    """Return the last layer that sets the value at these steps (keys, one inside the other).
+    """Return the last layer that sets the value at these steps (nested keys).
 
-    If none of them does, the chart itself hides the value, which only `helm template` shows. Then
-    return a placeholder for the message.
+    If none of them does, the chart itself hides the value, which only `helm template` shows. In
+    that case, return a placeholder for the message.
     """
     for layer in reversed(layers):
         if _sets(layer, steps):
@@ -221,8 +221,8 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
     """Return whether Helm uses the value at `steps` in the written file, whose path is `path`.
 
     To find out, merge the layers of values as Helm does, with a probe (a text that no file has) as
-    the written value, and look whether the result has the probe. `steps` are keys, one inside the
-    other, such as `image` and `tag`.
+    the written value, and check whether the result contains the probe. `steps` are nested keys,
+    such as `image` and `tag`.
     """
     full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
     is_values_file = path in {layer.path for layer in merge.files}
@@ -237,8 +237,8 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
     if not merge.subchart_keys:
         return bool(_nested_value(merged, full_keys) == _PROBE)
 
-    # The written file has the subchart's defaults: Helm uses them where the values that the parent
-    # chart passes to the subchart have nothing.
+    # The written file contains the subchart's defaults. Helm uses a default only if the parent
+    # chart does not pass a value to the subchart.
     values_of_subchart = _nested_value(merged, merge.subchart_keys)
     if values_of_subchart is None:
         values_of_subchart = {}
@@ -248,11 +248,12 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
 
 
 def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
-    """Merge the values files, the Application's values, and the chart's values, as Helm does.
+    """Return the values files, the Application's values, and the chart's values, merged as Helm
+    does.
 
     Only the value at these nested keys is merged. In the file at `path`, this value is replaced
-    with the probe (a text that no file has). If the file at `path` is a subchart's, it is not among
-    the merged files, and the result does not have the probe.
+    with the probe (a text that no file has). If that file belongs to a subchart, it is not one of
+    the merged files, and the result does not contain the probe.
     """
 
     def values_of(layer: _Layer) -> Any:
@@ -260,9 +261,9 @@ def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
         return _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
 
     merged: Any = {}
-    for layer in (*merge.files, *merge.values):  # a later one wins
+    for layer in (*merge.files, *merge.values):  # later layers win
         merged = _merged_over(merged, values_of(layer))
-    for chart in merge.charts:  # its values are only used where the others have none
+    for chart in merge.charts:  # a chart's values are used only where the others have none
         merged = _with_defaults(merged, values_of(chart))
     return merged
 
@@ -287,7 +288,7 @@ def _keys_to_first_list(steps: Sequence[Segment]) -> list[str]:
 
 
 def _probe_at(keys: Sequence[str]) -> Any:
-    """Return values with only the probe, at these nested keys."""
+    """Return values that contain only the probe, at these nested keys."""
     value: Any = _PROBE
     for key in reversed(keys):
         value = {key: value}
@@ -295,7 +296,7 @@ def _probe_at(keys: Sequence[str]) -> Any:
 
 
 def _only_at(value: Any, keys: Sequence[str]) -> Any:
-    """Return the values without any keys except for these nested ones.
+    """Return the values with all keys removed except these nested ones.
 
     For example, for the keys `image` and `tag`, the result is `{"image": {"tag": "1.2"}}`.
     """
@@ -325,7 +326,7 @@ def _merged_over(earlier: Any, later: Any) -> Any:
 
 
 def _with_defaults(values: Any, defaults: Any) -> Any:
-    """Return values with a chart's defaults added. A value of null removes the chart's default."""
+    """Return the values with a chart's defaults added. A null value removes the chart's default."""
     if not isinstance(values, dict) or not isinstance(defaults, dict):
         return values
     merged = dict(values)
@@ -345,9 +346,10 @@ def _no_effect(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> TargetError:
-    """Return the error that a layer of values hides the value at `steps` in the written file.
+    """Return the error for a value at `steps` in the written file that a layer of values hides.
 
-    In the layer, the value is at `full_steps`, which include a subchart's keys.
+    In the layer, the value is at `full_steps`, which begin with the subchart's keys if there is a
+    subchart.
     """
     message = f"{layer.name} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
@@ -360,7 +362,7 @@ def _no_effect(
 def _keys_of(target: Target, written_values: Any) -> list[str]:
     """Return the keys that an update writes, such as `image.tag`.
 
-    The key of the image's name is one of them only if the file already has a name.
+    The key of the image's name is included only if the file already has a name.
     """
     keys = target.keys
     if keys.spec:
@@ -382,7 +384,7 @@ def _both_name_the_image(
 ) -> bool:
     """Return whether the written file and the layer that hides it both name the target's image.
 
-    Then it does not matter which of them wins. `steps` is the name's place in the written file, and
+    If so, it does not matter which of them wins. The name is at `steps` in the written file, and at
     `full_steps` in the layer.
     """
     key_in_layer = path_text(full_steps)
@@ -432,8 +434,8 @@ def _merges_of_file(files: Files, sub: Subscription, source: Source) -> list[_Me
 def _file_layer(files: Files, path: str, where_listed: str) -> _Layer:
     """Return a values file as a layer of values.
 
-    `where_listed` is the end of the file's name in messages. It says which file lists the file, and
-    may be "".
+    `where_listed` is appended to the file's name in messages. It says which override file lists the
+    values file, and may be "".
     """
     hint = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
     name = f"the values file {path}{where_listed}"
@@ -482,7 +484,9 @@ def _nested_subcharts(chart: str, folder: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Helm:
-    """A source's Helm section after its override files: the parts that may hide values."""
+    """The parts of a source's Helm section that may hide values,
+    after override files are applied.
+    """
 
     value_files: tuple[str, ...]
     files_from: str | None  # the override file that lists them, or None
@@ -496,7 +500,7 @@ _HelmOverrides = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
-    """Return the Helm section of a source that Argo CD uses, after it has applied the source's
+    """Return the Helm section of a source as Argo CD uses it, after it has applied the source's
     override files as merge patches.
 
     A list in a merge patch replaces the earlier list.
@@ -522,17 +526,17 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
 
 
 def _value_layers(source: Source, overrides: _HelmOverrides) -> tuple[_Layer, ...]:
-    """Return the layers of the Application's values: the ones in its spec, and those in its
-    override files that are merged with them or replace them.
+    """Return the layers of the Application's values: the values in its spec, and those in its
+    override files, which are merged with the spec's values or replace them.
     """
-    field = source.values_field or "values"  # the field that Argo CD uses so far
+    field = source.values_field or "values"  # the field that Argo CD uses up to this file
     layers = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
     for path, helm in overrides:
         hint = f"remove it from {path}"
         values_object = helm.get("valuesObject")
         if isinstance(values_object, dict):
             layer = _Layer(f"helm.valuesObject in {path}", hint, values_object)
-            # A merge patch merges two objects. Argo CD ignores `values` next to an object.
+            # A merge patch merges the two objects. Argo CD ignores `values` if there is an object.
             layers = [*layers, layer] if field == "valuesObject" else [layer]
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
@@ -548,7 +552,8 @@ def _parameter_layer(
     """Return the layer of the parameters in one field of the Helm section: "parameters" or
     "fileParameters".
 
-    They are from the last override file that has the field, or else from the Application's spec.
+    The parameters come from the last override file that has the field, or else from the
+    Application's spec.
     """
     for path, helm in reversed(overrides):
         if isinstance(helm.get(field), list):
@@ -572,8 +577,8 @@ def _spec_layer(
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Return whether a layer sets the value at these steps (keys, one inside the other), or
-    replaces a parent of that value.
+    """Return whether a layer sets the value at these steps (nested keys), or replaces a parent of
+    that value.
     """
     for parameter in layer.parameters:
         if _parameter_covers(parameter, steps, in_list=False):
@@ -594,10 +599,10 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
             return False
         is_list_item = parameter_step.brackets != ""
         if is_list_item and not in_list:
-            return True  # it replaces the list
+            return True  # the parameter replaces the list
         if parameter_step.brackets != step.brackets:
-            return not is_list_item  # it sets the whole list, or else a different item
-    return len(parameter_steps) <= len(steps)  # it is the value or a parent, not inside the value
+            return not is_list_item  # the parameter sets the whole list or a different item
+    return len(parameter_steps) <= len(steps)  # otherwise, it sets a part of the value
 
 
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
@@ -619,7 +624,8 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
 def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a mapping with its YAML merge key (`<<`) expanded.
 
-    The mapping's own keys win over merged ones, and the first of several merged mappings wins.
+    The mapping's own keys win over merged ones, and if several mappings are merged, the first one
+    wins.
     """
     merge_value = value.get("<<")
     if merge_value is None:
@@ -669,7 +675,7 @@ def _text_at(value: Any, steps: Sequence[Segment]) -> str:
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
     """Raise `TargetError` if one of the Application's file parameters sets a value that the update
-    writes. Helm reads file parameters later, so they win.
+    writes. Helm reads file parameters last, so they win.
     """
     file_parameters = _helm_section(files, sub, sub.source).file_parameters
     keys = target.keys
@@ -686,7 +692,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     """Raise `TargetError` if the image that an update writes to a kustomization has no effect.
 
     Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
-    same names. Overlays and components may have their own entries for the resulting name.
+    same names. Overlays and components may have entries of their own for the resulting name.
     """
     source = sub.source
     if not in_repository(source, sub):
@@ -703,8 +709,8 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
         return
     later_entries = [(folder, every_entry(files, target, folder)) for folder in later_folders]
 
-    # The update adds an entry if there is none. If there is one, another with the same tag does not
-    # change the result.
+    # The update adds an entry if there is none. If there already is one, a second entry with the
+    # same tag does not change the result.
     new_entries = [Replacement(name, "", "", "") for name in names]
     errors: list[TargetError] = []
     for name in names:
@@ -713,7 +719,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
             error = _hidden_by_source_images(name, updated_entries, source_images, sub)
         else:
             error = _hidden_by_folders(name, updated_entries, later_entries, source_images, sub)
-        if error is None:  # it is enough that one entry has an effect
+        if error is None:  # it is enough if one entry has an effect
             return
         errors.append(error)
     raise errors[0]
@@ -725,8 +731,8 @@ def _hidden_by_source_images(
     source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return the error if the Application's `kustomize.images` hides the entry with this name in
-    the kustomization, or None.
+    """Return an error if the Application's `kustomize.images` hides the entry with this name in the
+    kustomization. Otherwise, return None.
 
     In `updated_entries`, the entry's tag is the probe (a text that no file has).
     """
@@ -744,8 +750,8 @@ def _hidden_by_folders(
     source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return the error about the last overlay or component that overrides the entry's image, or
-    None if none does.
+    """Return an error about the last overlay or component that overrides the entry's image, or None
+    if nothing overrides it.
 
     `later_entries` are the folders that Kustomize applies later, with their entries. The written
     tag is the probe (a text that no file has), so a different tag means that it is overridden.
@@ -764,7 +770,8 @@ def _hidden_by_folders(
         image = made_of(image_before, [applied_entries])
         if image.tag == _PROBE:
             continue
-        # Name what hides it: the Application's images if they alone do, else the folder's entries.
+        # The message names what hides the entry: the Application's images if they are enough to
+        # hide it, else the folder's entries.
         is_hidden_by_application = (
             is_source_folder and made_of(image_before, [source_images.replacements]).tag != _PROBE
         )
@@ -797,7 +804,7 @@ def is_for_image(entry: Replacement, target: Target) -> bool:
 
 
 def _image_error(hidden_by: str, hint: str, name: str, sub: Subscription) -> TargetError:
-    """Return the error that an entry with this name has no effect, because of `hidden_by`."""
+    """Return the error for an entry with this name that has no effect because of `hidden_by`."""
     message = f"the entry {name} has no effect: {hidden_by} sets the image later"
     return TargetError(message, hint=hint, subject=sub.path or "/")
 
@@ -806,7 +813,7 @@ class _SourceImages(NamedTuple):
     """`kustomize.images` as Argo CD uses it."""
 
     replacements: Sequence[Replacement]
-    name: str  # of the field, in messages
+    name: str  # the field's name in messages
     hint: str
 
 
@@ -848,7 +855,7 @@ def in_repository(source: Source, sub: Subscription) -> bool:
 
 
 def _is_helm(files: Files, source: Source) -> bool:
-    """Return whether a source is a Helm chart, as its spec says or else its files."""
+    """Return whether a source is a Helm chart, according to its spec or else its files."""
     kind = source.kind or source.section
     if kind:
         return kind == "Helm"
@@ -856,11 +863,13 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Return whether a source might read the written file. Only Argo CD knows for sure."""
+    """Return whether a source might read the written file,
+    as far as can be known without Argo CD.
+    """
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
-            return True  # the file may belong to a chart that it depends on
+            return True  # the file may belong to a chart that this source depends on
         for name in source.value_files:
             # The `$` at the start of `$ref/path` is not a variable.
             has_variable_or_glob = _UNKNOWN.search(name.lstrip("$")) is not None
@@ -877,7 +886,7 @@ def _may_match(sub: Subscription, source: Source, value_file: str) -> bool:
     """Return whether an entry of `valueFiles` with variables or globs, such as `env/*.yaml`, may
     match the written file.
 
-    Each variable or glob may stand for any text.
+    A variable or glob may stand for any text.
     """
     if value_file.startswith("$"):  # $ref/path, or a variable
         ref, _, path_in_ref = value_file[1:].partition("/")
@@ -910,9 +919,9 @@ def _values_files_of(sub: Subscription, source: Source) -> list[str]:
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
-    """Return the path of a values file in the written repository, or None if it is elsewhere.
+    """Return the path of a values file in the written repository, or None if the file is elsewhere.
 
-    `name` is its entry in the source's `valueFiles`.
+    `name` is the file's entry in the source's `valueFiles`.
     """
     try:
         if name.startswith("$"):  # $ref/path
@@ -924,7 +933,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
         if "://" in name or not in_repository(source, sub):
             return None
         return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
-    except TaskError:  # it leads out of the repository, which Argo CD reports
+    except TaskError:  # the path leads out of the repository, which Argo CD reports
         return None
 
 

@@ -41,19 +41,19 @@ class Promoted:
     """The source of a promoted version, and the version's history there."""
 
     source: str  # namespace/name of its Application
-    # the newest build ever written there; after a rollback, the file has a different build
+    # the newest build ever written there; after a rollback, the file contains a different build
     newest: Written = Written()
-    pinned: bool = False  # whether its file has the digest
-    # Reads from Git when this version was written; "" if unknown. Only needed for a minimum age.
+    pinned: bool = False  # whether the source's file has the digest
+    # Reads from Git when this version was written; "" if unknown. Needed only for a minimum age.
     since: Callable[[], str] = field(default=str, compare=False)
-    # Reads from Git whether the source has gone back: its file already had this version before
-    # `newest`. If not, this version is a later build whose number is unknown.
+    # Reads from Git whether the source has gone back, which means that its file already had this
+    # version before `newest`. If not, this version is a later build whose number is unknown.
     went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The command line's settings for decisions."""
+    """The command-line settings for decisions."""
 
     allow_downgrade: bool = False
     carry: bool | None = None
@@ -71,24 +71,24 @@ class Terms:
 
 @dataclass(frozen=True)
 class Intent:
-    """A request from a person instead of an event,
-    or from a run whose rollout failed ("undo").
+    """A request from a person or from a run whose rollout failed ("undo"), rather than from an
+    event.
     """
 
     verb: str  # "hold", "release", "rollback", "undo"
     hold: Hold | None = None  # None ends a hold (`release`) or sets none (`rollback --no-hold`)
-    # all images of the Application, including future ones; False means single images
+    # whether this is about all images of the Application, including future ones, or single images
     whole: bool = True
     to: str = ""  # for a rollback: a tag, tag@digest, "previous", or "3-back"
     discard: bool = False  # for a release: drop the deferred build
     unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry has
     undone: Decision | None = None  # for an undo: the update whose rollout failed
-    failed: Image | None = None  # for a rollback: only if Git still has this version
+    failed: Image | None = None  # for a rollback: undo only this version, if Git still has it
 
 
 @dataclass(frozen=True)
 class Wording:
-    """The command line's settings for commits.
+    """The command-line settings for commits.
 
     The repository's config decides the rest.
     """
@@ -107,7 +107,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Promotion:
-    """The command line's settings for `promote`."""
+    """The command-line settings for `promote`."""
 
     sources: tuple[str, ...] = ()  # globs for `name` or `namespace/name`, like all patterns here
     targets: tuple[str, ...] = ()  # may contain a source's {namespace}, {name}, and {project}
@@ -120,7 +120,7 @@ class Promotion:
 
 @dataclass(frozen=True)
 class PullRequestOptions:
-    """The command line's settings for pull requests.
+    """The command-line settings for pull requests.
 
     The repository's config decides the rest.
     """
@@ -132,7 +132,7 @@ class PullRequestOptions:
     auto_merge: bool | None = None
     named: tuple[
         str, ...
-    ] = ()  # the options on the command line itself; a platform may set variables for everyone
+    ] = ()  # those on the command line itself, because a platform may set variables for everyone
     source: str = ""  # the build's source: a commit, or its page
     run: str = ""  # the pipeline's page
 
@@ -148,7 +148,7 @@ class PlanComment:
 
 @dataclass(frozen=True)
 class DeployedSource:
-    """The images' source. Its forge shows the deployments."""
+    """The source of the images. Its forge shows the deployments."""
 
     repository: str  # its URL
     commit: str
@@ -172,13 +172,14 @@ class LandedApplication:
         """Whether Argo CD will see this exact commit,
         because it is on a branch that the Application follows.
         """
-        # the head branches (which pull requests propose) that the commit is on; none on the base
+        # the head branches (which pull requests propose) that have the commit; none if it is on the
+        # base
         head_branches = {
             decision.head
             for decision in self.decisions
             if decision.head not in ("", decision.branch)
         }
-        if not head_branches:  # it is on the branch that Argo CD deploys
+        if not head_branches:  # the commit is on the branch that Argo CD deploys
             return True
         url = normal_url(self.repo)
         followed_branches = {
@@ -188,13 +189,13 @@ class LandedApplication:
 
     @property
     def written(self) -> bool:
-        """Whether an image was written by this run, rather than being in Git already."""
+        """Whether this run wrote an image, rather than finding it already in Git."""
         return any(decision.verdict == "update" for decision in self.decisions)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
+    """An Application that Argo CD began to sync, but whose rollout failed or timed out."""
 
     landed: tuple[LandedApplication, ...]  # the changes in this Application that the run waited for
     cause: str
@@ -202,10 +203,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class RolloutEnd:
-    """How an Application's rollout ended, either of this run's commit or of a rollback."""
+    """The end of an Application's rollout, after this run's commit or a rollback."""
 
     application: str  # namespace/name
-    # late: not healthy when the time ran out
+    # late: not healthy when time ran out
     state: Literal["healthy", "failed", "late", "unknown"]
     because: str = ""
     hint: str = ""
@@ -213,12 +214,12 @@ class RolloutEnd:
 
 @dataclass(frozen=True)
 class Followed:
-    """The result of refreshing Argo CD and waiting for its rollouts."""
+    """The result of refreshing Applications in Argo CD and waiting for their rollouts."""
 
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
-    ends: tuple[RolloutEnd, ...] = ()  # with --wait; Applications with an unknown end are left out
-    recoveries: tuple[RolloutEnd, ...] = ()  # of the Applications that were rolled back
+    ends: tuple[RolloutEnd, ...] = ()  # with --wait; Applications whose end is unknown are left out
+    recoveries: tuple[RolloutEnd, ...] = ()  # for the Applications that were rolled back
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class Job:
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
     events: tuple[Event, ...] = ()  # from registries and pipelines; `images` has their images
-    passed_over: int = 0  # events that are not a push of a tagged image
+    passed_over: int = 0  # the number of events that are not pushes of tagged images
     source_repository: str = ""  # the repository of the commits in the image labels of events
 
 
@@ -260,7 +261,7 @@ class Outcome:
     waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
-        """Return an outcome with everything that is in this outcome or in the other one."""
+        """Return an outcome with everything from this outcome and the other one."""
         return Outcome(
             decisions=self.decisions + other.decisions,
             commits=self.commits + other.commits,
@@ -277,7 +278,7 @@ def landed_applications(
     commit: str,
 ) -> tuple[LandedApplication, ...]:
     """Return the Applications whose image is in this commit,
-    whether it was just written or already there.
+    either just written or already there.
     """
     in_commit = [decision for decision in decisions if decision.verdict in ("update", "unchanged")]
     return grouped_by_application(in_commit, repo, commit)
@@ -288,7 +289,7 @@ def grouped_by_application(
     repo: str,
     commit: str,
 ) -> tuple[LandedApplication, ...]:
-    """Return the Applications of these decisions, each with its own decisions and with the commit.
+    """Return the Applications of these decisions, each with its own decisions and the commit.
 
     `commit` is the commit that Argo CD has to sync in the repository `repo`.
     """
@@ -338,7 +339,7 @@ class Ask:
 
     @property
     def offered(self) -> Image:
-        """The offered image. For a person's intent, this is the entry's image."""
+        """The offered image. If a person's intent offers none, this is the entry's image."""
         return self.candidates[0] if self.candidates else self.subscription.entry.image
 
 
@@ -348,13 +349,13 @@ class Remember:
 
     memory: Memory | None = None  # the image's memory; None leaves it unchanged
     hold: Hold | None = None  # a new hold on all of the Application's images
-    lifted: bool = False  # whether the hold on all of its images ends
-    notes: bool = False  # only remembers a failed version, so the caller does not see a change
+    lifted: bool = False  # whether the hold on all of the Application's images ends
+    notes: bool = False  # whether this only records a failed version; callers see no change
 
 
 @dataclass(frozen=True)
 class Move:
-    """One decision, and the changes that a commit makes for it.
+    """One decision, and the changes to commit for it.
 
     An update writes the decision's candidate.
     """
@@ -364,11 +365,12 @@ class Move:
     remember: Remember | None = None  # None leaves the state file unchanged
     # the image's labels, if the commit message uses them
     labels: Mapping[str, str] = field(default_factory=dict)
-    # waiting on the head branch: the new commit writes it again, but it is not in the report
+    # whether this update waits on the head branch: the new commit writes it again, but it is not
+    # reported
     kept: bool = False
-    rolled_back: bool = False  # a person wants the older version
+    rolled_back: bool = False  # whether a person wants the older version
     hold: Hold | None = None  # the hold that blocks the image
-    released: bool = False  # a person ends a hold, or drops the deferred build
+    released: bool = False  # whether a person ends a hold or drops the deferred build
     otherwise: Move | None = None  # the move to use if this one's proof is refused
 
     @property
@@ -392,11 +394,11 @@ class Move:
         return change_of(self.decision, self.build, self.labels)
 
     def without_effect(self, verdict: Verdict) -> Move:
-        """Return a move with the same decision, but with this verdict, and without any changes."""
+        """Return a move with the same decision, but with this verdict and without any changes."""
         return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Return a move with the same decision, changed to an error, and without any changes."""
+        """Return a move whose decision is changed to an error, without any changes to commit."""
         return Move(failed(self.decision, error))
 
 
@@ -412,7 +414,7 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 def failed(decision: Decision, error: TaskError) -> Decision:
     """Return the decision, changed to an error.
 
-    If the decision has no file yet, it gets the file that the error is about.
+    If the decision does not have a file yet, it gets the file that the error is about.
     """
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:

@@ -1,11 +1,11 @@
-"""Pure code for `check`: finds the tracked entries that a change touches, and judges each as a run
-would.
+"""Pure code for `check`, which finds the tracked entries that a change touches and judges each of
+them as a run would.
 
 The base's memory, holds, and config apply, but the annotations are the change's. `check` uses the
 rules of `weigh`, with some differences. A person may do more than a run: an older version, or a
-version whose order is unknown, is only a warning, unless the config refuses it. A rollback that the
-state file describes is allowed. A hold that the change ends does not apply, and is reported. If a
-server does not respond, that is an error. A missing digest is never looked up.
+version whose order is unknown, only causes a warning, unless the config refuses it. A rollback that
+the state file describes is allowed. A hold that the change ends does not apply, and is reported. If
+a server does not respond, the decision is an error. A missing digest is never looked up.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ from task.policy.judge import objection
 from task.policy.strategies import needs
 from task.repository_config.config import RepositoryConfig, last_to_end, refuse_stricter
 
-OF_ORDER = ("not-newer", "superseded")  # allowed for people, unless the config refuses them
+OF_ORDER = ("not-newer", "superseded")  # people may break these, unless the config refuses it
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One tracked entry in the base and in the change. One of them may be missing."""
+    """One tracked entry in the base and in the change. It may be missing in one of them."""
 
     before: Subscription | None
     after: Subscription | None
@@ -116,11 +116,11 @@ class NotJudged:
 
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
-    """Pair the tracked entries before a change with those after it.
+    """Return pairs of the tracked entries before and after a change.
 
     An entry is one image of one Application. Both entries of a pair have the same Application and
     alias. If several entries have the same alias, those that are written to the same place are
-    paired first. An entry that exists on only one side is in a pair without the other side.
+    paired first. If an entry exists on only one side, the other side of its pair is None.
     """
     unpaired_before: dict[tuple[str, str], list[Subscription]] = {}
     for sub in before:
@@ -132,7 +132,7 @@ def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> lis
         same_alias = unpaired_before.get(_entry_key(sub), [])
         same_place = [entry for entry in same_alias if _place(entry) == _place(sub)]
         if same_place:
-            same_alias.remove(same_place[0])  # also from `unpaired_before`
+            same_alias.remove(same_place[0])  # also removes it from `unpaired_before`
             pairs.append(Pair(same_place[0], sub))
         else:
             moved_or_new_entries.append(sub)
@@ -158,8 +158,8 @@ def _place(sub: Subscription) -> tuple[str, str]:
 
 
 def _entry_reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Return the version of an entry (one image of one Application) in its target, or else in the
-    Application's own sources.
+    """Return an entry's version in its target, or else in the Application's own sources. An entry
+    is one image of one Application.
 
     Raises `TaskError` if a file cannot be read.
     """
@@ -183,13 +183,13 @@ def _with_other_places(
     """
     if kind not in ("manifests", "flux"):
         return in_target
-    # An update writes all of these places, so the edits of a trial write show what is there now.
+    # An update writes all of these places, so the edits of a trial write show the current values.
     trial_image = replace(sub.entry.image, tag=TRIAL_TAG, digest="")
     _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), trial_image)
 
     other_versions: list[str] = []
     for edit in edits:
-        may_be_image = ":" in edit.old or "/" in edit.old  # rather than only a tag
+        may_be_image = ":" in edit.old or "/" in edit.old  # rather than just a tag
         image = live_image(edit.old) if may_be_image else None
         if image is None or image.version in ("", in_target.version):
             continue
@@ -249,7 +249,7 @@ def _unreadable_entry(
     if was_readable or has_different_error:
         # A `SourceError` means that the change removes the target, rather than breaking it.
         return NotJudged(pair, new_error, broken=not isinstance(new_error, SourceError))
-    # The target was already unreadable. The change still has to answer for it if it adds the entry
+    # The target was already unreadable. The change is still responsible for it if it adds the entry
     # or touches the target.
     if is_new_entry or _is_at_or_below(pair.effective.path, sides.paths):
         return NotJudged(pair, new_error, broken=False)
@@ -262,11 +262,11 @@ def _is_at_or_below(path: str, changed_paths: Collection[str]) -> bool:
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
-    """If a change moves an entry's target, return the version that it writes to the old place.
-    Return None if there is none, or if it is the same version as at the new place.
+    """Return the version that a change writes to the old place of an entry whose target it moves.
+    Return None if it writes no version there, or the same version as at the new place.
 
     This version is judged by the base's annotations. Otherwise, a change could move the target and
-    write anything to the old place, which Argo CD still applies.
+    write anything to the old place, which Argo CD may still apply.
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
@@ -298,7 +298,7 @@ def _reading_or_nothing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> 
 
 
 def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
-    """Return the error if something overrides the entry's target, or None."""
+    """Return an error if something overrides the entry's target, else None."""
     try:
         kind = resolve(sub, snapshot)
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
@@ -322,14 +322,14 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
 def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change writes for one entry, as images.
 
-    A target may have the image in several places. A reading is of the main place, and its `also`
-    has the versions at the other places. The version at the main place is left out if only other
-    places change.
+    A target may have the image in several places. A reading has the version at the main place, and
+    its `also` has the versions at the other places. The version at the main place is left out if
+    only other places change.
     """
     sub = touched.pair.effective
     old = touched.old
     new = touched.new
-    # `also` may have only tags, so the main version counts with and without its digest.
+    # `also` may have only tags, so compare the main version with and without its digest.
     versions_in_base = {old.tag, old.version, *old.also}
     other_images: list[Image] = []
     for version in sorted(set(new.also) - versions_in_base):
@@ -353,8 +353,8 @@ def asks_of(touched: Touched) -> list[Ask]:
 
 
 def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
-    """Return the pair with the rules that the repository's config sets. If these differ for the
-    two sides, the stricter rules apply.
+    """Return the pair with the rules that the repository's config sets. If the rules for the two
+    sides differ, the stricter ones apply.
 
     `asks` are the pair's asks (see `asks_of`). The config is already applied to their
     subscriptions.
@@ -366,8 +366,8 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
         return Pair(subs[0], None)
 
     after, before = subs
-    # The base may require a digest because of its config or of the old annotations. Only the config
-    # counts: a change may loosen annotations, and `_loosened_rule_warnings` reports it.
+    # The base may require a digest because of its config or the old annotations. Only the config
+    # counts here: a change may loosen annotations, and `_loosened_rule_warnings` reports that.
     annotation_pins_before = pair.before.policy.pin_digest
     config_pins_before = before.policy.pin_digest and not annotation_pins_before
     strict_policy = replace(
@@ -387,7 +387,7 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
 
 @dataclass(frozen=True)
 class Memories:
-    """An entry's memory in the base, and in the change's state file."""
+    """An entry's memory in the base and in the change."""
 
     state: State  # the base's, without the holds that the change ends
     before: Memory  # in the base's state file alone
@@ -414,7 +414,7 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
 
     memory = base.with_memory_branch.images.get(old_key, Memory())
     hold_on_all = base.with_memory_branch.hold
-    # If the base's file has a hold, the change decides whether the hold stays.
+    # If a hold is in the base's file, the change decides whether it stays.
     if memory_before.hold:
         memory_in_change = change.with_memory_branch.images.get(new_key, Memory())
         memory = replace(memory, hold=memory_in_change.hold)
@@ -428,14 +428,14 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
 
 @dataclass(frozen=True)
 class _States:
-    """The state of one write-back file, with and without what the memory branch adds."""
+    """The state of one write-back file, with and without the additions from the memory branch."""
 
     with_memory_branch: State
     in_file: State
 
 
 def _states_after(pair: Pair, sides: Sides) -> _States:
-    """Return the entry's state (its holds, and what is remembered) after the change.
+    """Return the entry's state (its holds and what is remembered) after the change.
 
     If the change moves the target, the state file may still be at the old path.
     """
@@ -472,7 +472,7 @@ class Version:
     touched: Touched
     image: Image
     memories: Memories
-    promoted: Promoted | None = None  # the source that it was promoted from, which has this version
+    promoted: Promoted | None = None  # the source that this version was promoted from
     denied: TaskError | Verdict | None = None  # why it is not the promotion that it claims to be
 
 
@@ -486,7 +486,7 @@ class Judgement:
 
 
 def situation_of_change(version: Version, judging: Judging) -> Situation:
-    """Return everything that the decision about a version depends on, in the form that a run uses.
+    """Return everything that the decision about a version depends on, in the same form as in a run.
 
     The version is one that a change writes. The current version is the one in the base.
     """
@@ -525,8 +525,8 @@ def offer_of(version: Version) -> Offer:
 def is_rollback(version: Version) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
-    The change does not have to add this description: if someone restored the other version and the
-    rollback is repeated, the state file already has it.
+    The change itself need not add that description: if someone restored the other version and the
+    rollback is now repeated, the state file already has it.
     """
     rollback = version.memories.after.rollback
     if rollback is None:
@@ -536,7 +536,7 @@ def is_rollback(version: Version) -> bool:
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
-    """Return the versions that the change writes. Raises `TargetError` like `memories_of`."""
+    """Return the versions that the change writes. Raises the same errors as `memories_of`."""
     memories = memories_of(touched, sides, now)
     return [Version(touched, image, memories) for image in candidates(touched)]
 
@@ -544,7 +544,7 @@ def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
 def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
     """Return the facts to look up about a version, each with the question that asks for it.
 
-    These are the facts that a run would need, and whether a digest in the change exists.
+    These are the facts that a run would need, and also whether a digest in the change exists.
     """
     situation = situation_of_change(version, judging)
     sub = situation.subscription
@@ -570,7 +570,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
     """Return what a run would decide about a version that a change writes, as a `Judgement`.
 
     The checks run one after another, and the first one that does not admit the version decides.
-    Only an admitted version has warnings.
+    Only an admitted version gets warnings.
     """
     touched = version.touched
     image = version.image
@@ -589,7 +589,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
     if refusal is not None:
         return Judgement(touched, Move(situation.decision(image, refusal)))
 
-    # Each of these checks only sees what the earlier ones admit.
+    # Each of these checks runs only if the earlier ones admit the version.
     offer = offer_of(version)
     decision_as_in_run, warnings = _by_rules_and_order(offer, situation, judging)
     # A run may add or leave out the digest. Here, the image is what the change writes.
@@ -610,7 +610,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
 
 
 def _refuse_files(touched: Touched, judging: Judging) -> None:
-    """Raise `NotPermittedError` if the Application must not write a file that the change writes."""
+    """Raise `NotPermittedError` if the change writes a file that the Application must not write."""
     sub = touched.pair.effective
     file = touched.new.file
     if file and file in judging.sides.paths:
@@ -633,8 +633,8 @@ def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) ->
     refusal = objection(image.tag, sub.policy)
     if refusal:
         return refusal
-    # Of the image's other entries, a reading of a kustomization has only the tags, so it is unknown
-    # whether they have a digest.
+    # For the image's other entries in a kustomization, a reading has only the tags, so it is
+    # unknown whether these entries have digests.
     is_of_other_entry = touched.kind == "kustomization" and image.tag in touched.new.also
     if image.digest or is_of_other_entry:
         return None
@@ -653,10 +653,10 @@ def _by_rules_and_order(
     situation: Situation,
     judging: Judging,
 ) -> tuple[Decision, tuple[Problem, ...]]:
-    """Return the decision by the rules and by the order of builds, and the warnings.
+    """Return the decision, which is based on the rules and the order of builds, and the warnings.
 
     A run refuses an older version. Here, an older version only causes a warning, unless the config
-    refuses it (`judging.refused`). The rules compare tags, and the order compares builds, so both
+    refuses it (`judging.refused`). The rules compare tags, and the order compares builds, so either
     may find that the version is older.
     """
     answer = situation.facts.answers.get(question_about(situation.subscription, offer.image))
@@ -681,10 +681,10 @@ def _by_rules(
     situation: Situation,
     judging: Judging,
 ) -> tuple[Decision, tuple[Problem, ...]]:
-    """Return the decision by the rules and the registry's response (`answer`), and a warning if the
-    tag is older, but allowed.
+    """Return the decision, which is based on the rules and the registry's response (`answer`), and
+    a warning if the tag is older, but allowed.
 
-    The decision is never that the version is unchanged, because the change does write something.
+    The verdict is never "unchanged", because the change does write something.
     """
     by_rules = by_the_rules(offer, answer, situation)
     warnings: tuple[Problem, ...] = ()
@@ -694,14 +694,14 @@ def _by_rules(
         terms = replace(situation.terms, allow_downgrade=True)
         by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
 
-    if by_rules.verdict == "unchanged":  # in a different form, such as without a digest
+    if by_rules.verdict == "unchanged":  # only the form differs, such as a missing digest
         because = "the same version in another form"
         by_rules = replace(by_rules, judged=Verdict("update", "admitted", because))
     return by_rules, warnings
 
 
 def _older_version_problem(decision: Decision) -> Problem:
-    """Return the warning about an older version. A run would refuse it, as in `decision`."""
+    """Return the warning about an older version, which a run would refuse, as in `decision`."""
     sub = decision.subscription
     hint = (
         f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
@@ -715,7 +715,7 @@ def _older_version_problem(decision: Decision) -> Problem:
 def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation) -> Move:
     """Return the move for a version that is not the promotion that it claims to be.
 
-    `denied` is the reason, or the error that prevents the check.
+    `denied` is the reason, or the error that made it impossible to check.
     """
     decision = situation.decision(image, Verdict("refuse", "source", ""))
     if isinstance(denied, TaskError):
@@ -726,7 +726,7 @@ def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation
 def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     """Return the decision, or a refusal if the version is too young or has no date.
 
-    The age of a promoted version counts from when its source got it.
+    A promoted version's age is counted from the time when its source got it.
     """
     sub = situation.subscription
     if offer.promoted:
@@ -747,7 +747,7 @@ def _error_if_unanswered(decision: Decision, version: Version, judging: Judging)
     """Return the decision, or an error if a required registry query failed."""
     for question, fact in facts_needed_by_version(version, judging):
         if fact == "created" and not _requires_date(version, judging):
-            continue  # the date only tells which build is older, and that is only a warning
+            continue  # the date only shows which build is older, which only causes a warning
         answer = judging.facts.answers.get(replace(question, facts=()))
         if answer and answer.error:
             return registry_error(decision, answer.error)
@@ -761,7 +761,7 @@ def _requires_date(version: Version, judging: Judging) -> bool:
 
 
 def _verdict_of_hold(image: Image, hold: Hold, situation: Situation) -> Verdict:
-    """Return the verdict that the image has to wait for the end of a hold or freeze."""
+    """Return the verdict for an image that has to wait for the end of a hold or freeze."""
     if hold.is_freeze:
         next_step = "run the check again after the freeze"
     else:
@@ -816,7 +816,7 @@ def _doubt_about_existence(
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
     """Return the refusal of a rollback to a version that is neither in Git's history nor in the
-    registry, or the error that prevents the check.
+    registry, or the error that made it impossible to check.
 
     Return None if the version exists, or if the registry is not queried.
     """
@@ -843,9 +843,9 @@ def _doubt_about_existence(
 
 
 def _loosened_rule_warnings(touched: Touched, image: Image) -> tuple[Problem, ...]:
-    """Return a warning if the change loosens the annotations of the image that it writes.
+    """Return a warning if the change loosens the annotations for the image that it writes.
 
-    It loosens them if the annotations in the base refuse the image, or have a requirement that the
+    It loosens them if the annotations in the base refuse the image or have a requirement that the
     change drops. Otherwise, return no warning.
     """
     before = touched.pair.before
@@ -869,8 +869,8 @@ def _loosened_rule_warnings(touched: Touched, image: Image) -> tuple[Problem, ..
 
 
 def _dropped_requirements(before: Subscription, after: Subscription) -> list[str]:
-    """Return the requirements in the base that the change drops, as texts such as "it requires a
-    digest". "It" is the base.
+    """Return the requirements in the base that the change drops, as phrases such as "it requires a
+    digest", where "it" is the base.
     """
     old = before.policy
     new = after.policy
@@ -886,12 +886,12 @@ def _dropped_requirements(before: Subscription, after: Subscription) -> list[str
     return dropped
 
 
-_MOST_ANNOTATIONS = 5  # named in one warning
+_MOST_ANNOTATIONS = 5  # how many to name in one warning
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
-    """Return the annotations that differ, in alphabetical order, but not more than fit in a
-    warning.
+    """Return the annotations that differ, in alphabetical order,
+    but no more than fit in a warning.
     """
     old = before.application.annotations
     new = after.application.annotations

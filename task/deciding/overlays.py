@@ -1,6 +1,6 @@
 """Pure code that follows a kustomization's references within one snapshot.
 
-Kustomize builds the resources first, then the components in order, and then applies the
+Kustomize builds the resources, then the components in order, and finally applies the
 kustomization's own `images`. So the outermost list wins if it uses the name that the inner lists
 produce.
 """
@@ -29,7 +29,7 @@ def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
     """Return the places (paths in Git) of the kustomizations and manifests that the kustomization
     in the folder `root` includes, as far as these files show.
 
-    A kustomization's file may have one of several names, and each of them is a place.
+    A kustomization's file may have one of several names, so each of these names is a place.
     """
     paths: list[str] = []
     for folder in folders_of_tree(files, root):
@@ -43,7 +43,7 @@ def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
 
 
 def lists_after(files: Files, root: str, target: str) -> list[str] | None:
-    """Return the folders whose list `images` is applied after the one in the folder `target`, in
+    """Return the folders whose `images` list is applied after that of the folder `target`, in
     Kustomize's order.
 
     Return None if the kustomization in the folder `root` does not include the target, as far as
@@ -53,8 +53,8 @@ def lists_after(files: Files, root: str, target: str) -> list[str] | None:
 
 
 def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
-    """Return the folders in the tree of `folder` whose list `images` is applied after the one in
-    the folder `target`, in order.
+    """Return the folders in the tree of `folder` whose `images` list is applied after that of the
+    folder `target`, in order.
 
     Return None if the tree does not include the target, or is too deep. `depth` is the number of
     folders above this one.
@@ -65,13 +65,13 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
         return None
     components = _listed_paths(files, folder, "components")
 
-    # All components apply after the resources.
+    # All components are applied after the resources.
     for resource in _listed_paths(files, folder, "resources", "bases"):
         lists_in_resource = _lists_inside(files, resource, target, depth + 1)
         if lists_in_resource is not None:
             return [*lists_in_resource, *_with_nested(files, components, depth), folder]
 
-    # Only later components apply after a component.
+    # After a component, only later components are applied.
     for number, component in enumerate(components, start=1):
         lists_in_component = _lists_inside(files, component, target, depth + 1)
         if lists_in_component is not None:
@@ -82,7 +82,7 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
 
 def _with_nested(files: Files, components: list[str], depth: int) -> Iterator[str]:
     """Yield the folders of components and their nested components, in the order in which Kustomize
-    applies them: nested ones first.
+    applies them, so nested ones come first.
     """
     if depth > _MOST_DEPTH:
         return
@@ -115,7 +115,7 @@ def _listed_paths(files: Files, folder: str, *keys: str) -> list[str]:
     """Return the paths in the repository that the kustomization in a folder lists under these keys,
     such as `resources`.
 
-    URLs and paths outside of the repository are left out. The repository's root is "".
+    URLs and paths outside the repository are left out. The repository's root is "".
     """
     data = _kustomization(files, folder)
     paths = []
@@ -172,7 +172,7 @@ def names_in_tree(files: Files, root: str) -> set[str]:
     """Return the names of all images that the kustomization in the folder `root` includes, or an
     empty set if some of them are unknown.
 
-    They are unknown if a manifest is missing or in another repository, or if something generates
+    Names are unknown if a manifest is missing or in another repository, or if something generates
     manifests.
     """
     names: set[str] = set()
@@ -191,7 +191,7 @@ def names_in_tree(files: Files, root: str) -> set[str]:
             if path not in files:
                 return set()
             names |= {image.name for image in _images_in(files[path].text)}
-        # An outer kustomization has to match the name that an inner one has set.
+        # An outer kustomization has to match the name that an inner one sets.
         names |= {text(image, "newName") for image in mappings(data, "images")}
     return names - {""}
 

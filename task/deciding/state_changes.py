@@ -19,11 +19,11 @@ def state_changes(
     paths: Collection[str],
     app_names: Mapping[str, str],
 ) -> tuple[Problem, ...]:
-    """Return a warning for each way in which the state files at `paths` change.
+    """Return a warning for each change to the state files at `paths`.
 
-    A state file has an Application's holds (which stop updates), and what is remembered about its
-    images. `app_names` maps a state file's path to its Application's name. It is an error if the
-    change makes a state file unreadable, because runs could no longer write its images.
+    A state file has an Application's holds (which stop updates) and what is remembered about its
+    images. `app_names` maps a state file's path to its Application's name. A state file that the
+    change makes unreadable causes an error, because runs could no longer write its images.
     """
     problems: list[Problem] = []
     for path in sorted(filter(is_state_path, paths)):
@@ -89,7 +89,7 @@ def _hold_sentences(old: Hold | None, new: Hold | None, what: str) -> list[str]:
 
 
 def _short_reason(hold: Hold | None) -> str:
-    """Return the hold's reason, on one short line."""
+    """Return the hold's reason as one short line."""
     if hold is None:
         return ""
     return shortened(" ".join(hold.reason.split()), 100)
@@ -98,7 +98,7 @@ def _short_reason(hold: Hold | None) -> str:
 def _memory_sentences(old: Memory, new: Memory, what: str) -> list[str]:
     """Return sentences about the changes to what is remembered about `what`, an image.
 
-    Each change admits or blocks versions of the image.
+    Each of these changes admits or blocks versions of the image.
     """
     sentences = (
         _deferred_sentence(old, new, what),
@@ -121,7 +121,7 @@ def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
 
 
 def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
-    """Return a sentence if the memory has a new rollback."""
+    """Return a sentence if the memory contains a new rollback."""
     if new.rollback is None or old.rollback == new.rollback:
         return ""
     return f"rolls {what} back from {new.rollback.was or 'nothing'} to {new.rollback.version}"

@@ -1,9 +1,9 @@
-"""Pure code that finds the kind of a subscription's target,
-and other sources of the current image.
+"""Pure code that finds the kind of a subscription's target, and the current image if the target
+does not have one.
 
-If the target does not have an image yet, the running image is used. If the Application has no
-status, because it is from files or Git, its own sources are used. Otherwise, the first update could
-go back to an older version than the one in the spec, chart, or kustomization.
+In that case, the running image is used. If the Application has no status, because it comes from
+files or Git, its own sources are used. Otherwise, the first update could go back to an older
+version than the one in the spec, chart, or kustomization.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OWN_KINDS: tuple[TargetKind, ...] = (
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override", "Kustomize": "kustomize-override", "Plugin": "plugin-override",
 }  # fmt: skip
-# The files in a source's path that determine its type. Argo CD uses the same files
+# The files in a source's path that determine its type. Argo CD looks at the same files
 # (util/app/discovery).
 SIGNS: Mapping[str, Kind] = {
     "Chart.yaml": "Helm",
@@ -62,7 +62,7 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
         places.append(Place(sub.source.path, "exists"))
 
     depends_on_files = sub.source.kind == "" and sub.target in ("override", "file")
-    if depends_on_files:  # such as a Chart.yaml, which makes it a Helm source
+    if depends_on_files:  # such as a Chart.yaml, which makes the source a Helm source
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
         # These include the places that the other override files need.
         places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))
@@ -118,14 +118,14 @@ NO_FOLDERS = {
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
-    """Return the target's kind, such as "helmvalues", or None for plain manifests, which have no
-    override file.
+    """Return the target's kind, such as "helmvalues", or None for plain manifests, which do not
+    have an override file.
     """
     for kind in OWN_KINDS:
         if kind == sub.target:
             return kind
     source_kind = sub.source.kind or _kind_by_signs(sub.source.path, files)
-    # If `write-back-target` is only a path ("file"), its name decides for a Helm chart.
+    # If `write-back-target` is only a path ("file"), the file's name decides for a Helm chart.
     is_override = posixpath.basename(sub.path).startswith(".argocd-source-")
     if sub.target == "file" and source_kind == "Helm" and not is_override:
         return "helmvalues"
@@ -143,12 +143,13 @@ def _kind_by_signs(folder: str, files: Files) -> Kind:
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
     """Return the target of a subscription: the place where an editor reads and writes its image.
 
-    `carry` says whether to copy the Application's own parameters into the override file.
+    `carry` sets whether to copy the Application's own parameters into the override file.
     """
     # A claim is one entry of the Application's `image-list`.
     own_claim = (sub.entry.alias, sub.entry.image.identity)
     other_claims = [claim for claim in sub.claims if (claim.alias, claim.identity) != own_claim]
-    # `directory.recurse` is about the source's own folder. Any other folder counts as a whole.
+    # `directory.recurse` applies to the source's own folder. In any other folder, subfolders count,
+    # too.
     recurse = sub.source.recurse or sub.path != sub.source.path
     return Target(
         kind=kind,
@@ -178,8 +179,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     names = source.value_files
     is_chart_in_repo = sub.repo == source.repo and not source.chart
     if is_chart_in_repo:
-        # An umbrella chart may contain the subchart that the key is for: `db.image.tag` is
-        # `image.tag` in `charts/db/values.yaml`.
+        # The key may be for a subchart in an umbrella chart: `db.image.tag` is `image.tag` in
+        # `charts/db/values.yaml`.
         subchart, _, _ = sub.keys.tag.partition(".")
         names = (f"charts/{subchart}/values.yaml", "values.yaml", *names)
 
@@ -217,8 +218,8 @@ def _in_own_path(sub: Subscription) -> bool:
 
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
-    """Return the Application's running images with the entry's `kustomize.image-name`, else those
-    with the entry's own name.
+    """Return the Application's running images that have the entry's `kustomize.image-name`, else
+    those that have the entry's own name.
     """
     live_images = [image for image in map(live_image, sub.application.live) if image is not None]
     kustomize_name = sub.keys.kustomize_name
@@ -236,7 +237,7 @@ def _with_identity(images: Iterable[Image], identity: str) -> tuple[Image, ...]:
 
 
 def live_reading(sub: Subscription) -> Reading:
-    """Return the subscription's running image, from the Application's status.
+    """Return the subscription's running image according to the Application's status.
 
     All fields are "" if the image is not in the status.
     """
@@ -298,8 +299,8 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 def _kustomize_reading(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return the image that Kustomize renders.
 
-    It is in the override file, else in the outermost kustomization with an entry for it, else in
-    the manifests.
+    The image is in the override file, else in the outermost kustomization with an entry for it,
+    else in the manifests.
     """
     in_override = override_kustomize.read_below(files, target)
     if in_override.version or not in_repository(sub.source, sub):
@@ -353,7 +354,7 @@ def _values_files_by_precedence(sub: Subscription) -> list[str]:
     """
     paths: list[str] = []
     for name in reversed((_VALUES, *sub.source.value_files)):
-        with suppress(TaskError):  # it leads out of the repository, which Argo CD reports
+        with suppress(TaskError):  # the path leads out of the repository, which Argo CD reports
             path = _path_in_written_repository(name, sub)
             if path is not None:
                 paths.append(path)
@@ -361,10 +362,11 @@ def _values_files_by_precedence(sub: Subscription) -> list[str]:
 
 
 def _path_in_written_repository(name: str, sub: Subscription) -> str | None:
-    """Return the path of a values file, or None if it is not in the repository that is written.
+    """Return the path of a values file, or None if the file is not in the repository that is
+    written.
 
-    `name` is as in the Application: `$ref/path` in the source with that `ref`, a URL, or a path in
-    the source's folder. Raises `TaskError` if it leads out of the repository.
+    `name` is the file's name in the Application: `$ref/path` in the source with that `ref`, a URL,
+    or a path in the source's folder. Raises `TaskError` if it leads out of the repository.
     """
     if name.startswith("$"):
         ref, _, path_in_repo = name[1:].partition("/")

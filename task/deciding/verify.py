@@ -18,8 +18,8 @@ from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
 T = TypeVar("T")
-# An image's proof, a refusal if the proof does not meet the requirements, or an error if it could
-# not be checked.
+# Looks up an image's proof. Returns a refusal if the proof does not meet the requirements, or an
+# error if the proof could not be checked.
 Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]]
 
 
@@ -36,9 +36,9 @@ class LastChecks:
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves after checking proofs and looking up labels.
 
-    A move is a decision, and the change that a commit makes for it. An update without the required
-    proof is refused. If the proof cannot be checked, the move is an error. A refused move is
-    replaced with its alternative (`otherwise`) if it has one that passes these checks.
+    A move is a decision and the change to commit for it. An update without the required proof is
+    refused. If the proof cannot be checked, the move is an error. A refused move is replaced with
+    its alternative (`otherwise`) if it has one that passes these checks.
     """
     checked_moves = _with_proofs(_with_digests(moves, last_checks), last_checks)
     checked_moves = [_with_proof_of_rollback(move, last_checks) for move in checked_moves]
@@ -50,7 +50,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         alternative = move.otherwise
         is_refused = checked_moves[index].decision.verdict == "refuse"
         if alternative and is_refused:
-            # The branch to write to has been chosen for the move, but not for its alternatives.
+            # The branch to write to was chosen for the move, but not for its alternatives.
             decision = replace(alternative.decision, head=move.decision.head)
             alternatives[index] = replace(alternative, decision=decision)
     if not alternatives:
@@ -64,7 +64,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _with_refusal(move: Move, refused: Move) -> Move:
-    """Add the refusal of another move to a move's reason."""
+    """Return the move with another move's refusal added to its reason."""
     because = f"{move.decision.because}; refused: {refused.decision.because}"
     return replace(move, decision=with_reason(move.decision, because))
 
@@ -74,14 +74,14 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves, with an error in place of each one whose commit Argo CD would not sync
-    because of its signature.
+    """Return the moves, checked against the signatures that Argo CD requires. If Argo CD would not
+    sync a move's commit because of its signature, the move becomes an error.
 
     Such a commit at the tip of the branch would block every Application in the project. The commits
     of pull requests do not matter, because Argo CD does not see them.
 
     `wanted` returns the keys that an Application's project requires, and `keys` returns the keys
-    that sign our commit.
+    that our commit is signed with.
     """
     checked_moves = []
     for move in moves:
@@ -114,8 +114,8 @@ def hindered(
     moves: Sequence[Move],
     hindrance: Callable[[Subscription], tuple[str, str]],
 ) -> list[Problem]:
-    """Return a warning for each Application that an update on the base branch writes, but that Argo
-    CD will not deploy now.
+    """Return a warning for each Application that is updated on the base branch, but that Argo CD
+    will not deploy now.
 
     `hindrance` returns the warning's message and hint, or an empty message if Argo CD will deploy
     the Application.
@@ -160,11 +160,11 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
 
 
 def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
-    """Return a rollback's move with its image's proof, or with a warning about why there is no
-    proof. Return any other move as it is.
+    """Return a rollback's move with its image's proof, or with a warning that says why there is no
+    proof. Return any other move unchanged.
 
-    For a rollback, a missing proof that the config demands is only a warning, because an emergency
-    cannot wait for a registry.
+    If a rollback lacks a proof that the config demands, that only causes a warning, because an
+    emergency cannot wait for a registry.
     """
     writes_rollback = move.rolled_back and move.updates and not move.kept
     if not writes_rollback or not move.subscription.demands:
@@ -203,11 +203,14 @@ def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict |
 def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves, with the registry's digest added to each image that needs a proof.
 
-    This exact digest is checked and then written. Without it, a move is a refusal or an error.
+    This exact digest is checked and then written. If the digest is unknown, the move becomes a
+    refusal or an error.
     """
 
     def question_of(move: Move) -> Question | None:
-        """Return the question for a move's digest, or None if it needs none."""
+        """Return the question that asks for a move's digest,
+        or None if the move does not need one.
+        """
         has_digest = move.decision.candidate.digest != ""
         if has_digest or not _needs_proof(move, last_checks):
             return None
@@ -235,7 +238,9 @@ def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
 
     def question_of(move: Move) -> Question | None:
-        """Return the question for a move's proof, or None if it needs none."""
+        """Return the question that asks for a move's proof,
+        or None if the move does not need one.
+        """
         if not _needs_proof(move, last_checks):
             return None
         # For a rollback, `_with_proof_of_rollback` checks what the config demands.
@@ -248,7 +253,7 @@ def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
     def with_proof(move: Move, answer: Proof | Verdict | TaskError) -> Move:
         """Return the move with its proof, or as the refusal or error that says why it has none."""
-        if isinstance(answer, TargetError):  # not from the registry: a file in Git is not a key
+        if isinstance(answer, TargetError):  # not the registry's error: a file in Git is not a key
             return move.failed(answer)
         if isinstance(answer, TaskError):
             return Move(registry_error(move.decision, answer))
@@ -265,12 +270,14 @@ def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves, with the labels of each image that is written.
 
-    Labels do not affect decisions, so if the registry does not respond, they are empty, and the
-    decision has a warning.
+    Labels do not affect decisions, so if the registry does not respond, the labels are empty, and
+    the decision gets a warning.
     """
 
     def question_of(move: Move) -> Question | None:
-        """Return the question for a move's labels, or None if the move writes no new image."""
+        """Return the question that asks for a move's labels, or None if the move does not write a
+        new image.
+        """
         if not move.updates or move.kept:
             return None
         return replace(_question_of_move(move), facts=("labels",))
@@ -295,8 +302,8 @@ def _with_answers(
 ) -> list[Move]:
     """Return the moves, after asking all of their questions in one query.
 
-    `question_of` returns a move's question, or None for a move that stays as it is. `with_answer`
-    returns the move that replaces a move when its question is answered.
+    `question_of` returns a move's question, or None if the move stays as it is. `with_answer`
+    returns the move that replaces a move once its question is answered.
     """
     questions = [question_of(move) for move in moves]
     distinct_questions = tuple(dict.fromkeys(question for question in questions if question))

@@ -1,5 +1,5 @@
-"""Pure code that decides about one offered image: first by the rules, then by the order of builds,
-then by the holds.
+"""Pure code that decides about one offered image: by the rules first, then by the order of builds,
+and then by the holds.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def question_about(sub: Subscription, version: Versioned) -> Question:
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Return whether decisions about this subscription may need a registry. `check` is the value of
-    `--registry-check`: "auto", "always", or "never".
+    """Return whether decisions about this subscription may have to query a registry. `check` is the
+    value of `--registry-check`: "auto", "always", or "never".
     """
     if check == "never":
         return False
@@ -124,7 +124,7 @@ def _dates_needed(
     has_number_or_commit = new.sequence is not None or new.commit != ""
     is_first_known_build = old == Build() and has_number_or_commit
     if check != "always" and is_first_known_build:
-        return []  # it is written; later builds will be compared with its number or commit
+        return []  # this build is written; later builds will be compared with its number or commit
     if _comparable_without_dates(new, old):
         return []
     dates: list[tuple[Question, Fact]] = []
@@ -141,11 +141,11 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
 
     A current version whose tag the rules no longer admit does not count as newer.
     """
-    # The same tag without a digest is no change.
+    # The same tag without a digest is not a change.
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
         return False
-    if not current.tag:  # it has only a digest
+    if not current.tag:  # the current version is only a digest
         return True
     return objection(current.tag, policy) is None
 
@@ -162,11 +162,11 @@ def _comparable_without_dates(new: Build, old: Build) -> bool:
 
 
 def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
-    """Combine the facts into one question per image.
+    """Return one question per image, which asks for all of its facts.
 
     Each fact comes with a question without facts (see `question_about`).
     """
-    facts_by_question: dict[Question, dict[Fact, None]] = {}  # a dict drops repetitions
+    facts_by_question: dict[Question, dict[Fact, None]] = {}  # a dict drops duplicates
     for question, fact in needed:
         facts_by_question.setdefault(question, {})[fact] = None
     return tuple(
@@ -175,8 +175,8 @@ def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
-    """Return the refusal of an image that the registry does not have, or that lacks a required
-    platform. Return None otherwise, or if there is no response.
+    """Return the refusal of an image that is not in the registry or lacks a required platform.
+    Return None otherwise, or if there is no response.
     """
     if answer is None or answer.error:
         return None
@@ -199,12 +199,12 @@ def registry_error(decision: Decision, error: TaskError) -> Decision:
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
-    """Return the memory (what the state file remembers about the image), with the creation date
-    of the build in Git filled in.
+    """Return the memory (what the state file remembers about the image), with the creation date of
+    the build in Git filled in.
 
-    `current` is the version in Git, and `answer` is the registry's response about it, which has
-    the date. If the date is already known, or the newest written build is a different one, the
-    memory is returned as it is.
+    `current` is the version in Git, and `answer` is the registry's response about it, which has the
+    date. If the date is already known, or the newest written build is a different one, the memory
+    is returned unchanged.
     """
     if answer is None or not answer.created:
         return memory
@@ -217,7 +217,7 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
     """Return a warning about needed facts that are unknown because the registry did not respond.
-    Return None if it responded, or if no fact with an effect is missing.
+    Return None if it responded, or if the missing facts have no effect.
     """
     if answer is None or answer.error is None:
         return None
@@ -237,7 +237,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
 
     hint = answer.error.hint
     if answer.error.exit == Exit.TEMPORARY:
-        hint = ""  # the image is written anyway, so running it again would not help
+        hint = ""  # the image is written anyway, so another run would not help
     if not hint and "created" in missing:
         hint = "pass --sequence or --created"
     if not hint:
@@ -251,8 +251,8 @@ class Facts:
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    # (file, limit, marked commits) → its versions on the branch, newest first, including the tip's,
-    # each with the newest commit that had it, or a marked commit
+    # (file, limit, marked commits) → the file's versions on the branch, newest first, including the
+    # tip's, each with the newest commit that had it, or with a marked commit
     earlier: Callable[[str, int, Collection[str]], Iterable[tuple[str, str]]] = (
         lambda _path, _most, _marked: ()
     )
@@ -260,13 +260,13 @@ class Facts:
     synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
     # queries the registry; None if queries are turned off
     exists: Callable[[Question], Answer | None] = lambda _question: None
-    # other Applications' holds on the same key in the same file, by a subscription's identity
+    # other Applications' holds on the same key in the same file, by the subscription's identity
     elsewhere: Mapping[tuple[str, str, str, str, str], Hold] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything that the decisions about one subscription depend on."""
+    """Everything that decisions about one subscription depend on."""
 
     subscription: Subscription
     branch: str  # "" for a live Application
@@ -306,15 +306,15 @@ def key_of(sub: Subscription) -> str:
 
 
 def deferred_offer(sub: Subscription, deferred: Written) -> Offer:
-    """Turn a deferred build (one that a hold or a freeze kept back) back into an offer."""
+    """Return a deferred build (one that a hold or a freeze kept back) as an offer again."""
     image = sub.image_at(replace(deferred, digest=deferred.digest or deferred.image_digest))
     return Offer(image, deferred.build, pinned=bool(deferred.digest))
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
-    """Return the move for one offered image: the decision, and the change that a commit makes.
+    """Return the move for one offered image: the decision and the change to commit for it.
 
-    The decision is made first by the rules, then by the order of builds, then by the holds.
+    The rules decide first, then the order of builds, and then the holds.
     """
     question = question_about(situation.subscription, offer.image)
     answer = situation.facts.answers.get(question)  # the registry's response, if it was queried
@@ -328,7 +328,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     if decision.verdict == "update":
         decision = by_the_order(decision, offered_version, answer, situation, promoted)
 
-    if promoted and decision.rule in ("not-newer", "superseded"):  # it is older than the one in Git
+    if promoted and decision.rule in ("not-newer", "superseded"):  # it is older than Git's
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
         return Move(with_reason(decision, because))
     if decision.verdict != "update":
@@ -340,8 +340,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
 
 def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
-    """Return the offered version in the form in which a state file remembers it: its tag, digest,
-    and build.
+    """Return the offered version as a state file remembers it: its tag, digest, and build.
 
     `image` is the offered image, but without its digest if only the tag is written.
     """
@@ -353,7 +352,8 @@ def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writ
 
 
 def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
-    """Return how an update to the offered version changes the state file, or None if it does not.
+    """Return how an update to the offered version changes the state file, or None if nothing
+    changes.
 
     The file then records the build as written, and its expired holds are removed.
     """
@@ -370,8 +370,8 @@ def _remembered_update(offered_version: Written, situation: Situation) -> Rememb
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
-    """Return the decision about an offered image by the subscription's rules and the registry's
-    response (`answer`).
+    """Return the decision about an offered image, based on the subscription's rules and the
+    registry's response (`answer`).
     """
     sub = situation.subscription
     terms = situation.terms
@@ -387,8 +387,8 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
         return decision
 
     if decision.rule == "annotation":
-        return decision  # no response of the registry mends an annotation
-    lacks_digest = decision.verdict == "error"  # one is required, but the event does not have it
+        return decision  # no response from the registry can fix an annotation
+    lacks_digest = decision.verdict == "error"  # a digest is required, but the event has none
     error = answer.error if answer else None
     if error:
         needs_response = lacks_digest or terms.check == "always"
@@ -412,8 +412,8 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
     """Return the offered image as it would be written, with or without a digest.
 
     If the rules need a digest and the offer has none, the digest comes from the registry's response
-    (`answer`). If the rules do not need a digest, it is kept only if an update writes it, or if
-    there is no tag.
+    (`answer`). If the rules do not need a digest, the offer's digest is kept only if an update
+    writes it or if there is no tag.
     """
     image = offer.image
     rules_need_digest = needs(situation.subscription.policy, "digest")
@@ -429,10 +429,10 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 
 
 def _writes_digest(offer: Offer, situation: Situation) -> bool:
-    """Return whether an update writes the offered digest although no rule requires a digest.
+    """Return whether an update writes the offered digest even though no rule requires a digest.
 
     It does so if the current version has a digest, if the offer or a proof requires the digest, or
-    if the target has a separate key for it.
+    if the target has a separate key for the digest.
     """
     if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
         return True
@@ -466,7 +466,7 @@ def by_age_at_source(decision: Decision, promoted: Promoted, terms: Terms) -> De
 def unless_too_young(decision: Decision, since: str, age: int, now: str) -> Decision:
     """Return the decision, or a refusal if the version is younger than `age` seconds.
 
-    `since` is the time from which its age counts. If that is unknown (""), the version is refused.
+    The version's age is counted from `since`. If that time is unknown (""), the version is refused.
     """
     allowed_from = young_until(since, age, now) if since else ""
     is_old_enough = since != "" and allowed_from == ""
@@ -498,7 +498,8 @@ def by_the_order(
     facts_about_offer = [fact for question, fact in needed if question != question_about_git]
 
     answer_about_git = situation.facts.answers.get(question_about_git)
-    # Without `facts_about_git`, another Application has asked, and an error has no effect here.
+    # If there are no `facts_about_git`, another Application asked the question, and an error has no
+    # effect here.
     if facts_about_git and answer_about_git:
         error = answer_about_git.error
         if error and stops_in_any_mode(error):
@@ -511,7 +512,7 @@ def by_the_order(
     refusal = _refusal_as_older(decision, offered_version, memory, situation, promoted)
     if refusal:
         return refusal
-    # Warn about unknown facts, of either image.
+    # Warn about unknown facts of either image.
     doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
     if doubt is None:
         return decision
@@ -533,7 +534,7 @@ def _refusal_as_older(
     in_git = situation.in_git
     because = superseded(offered_version, sub.policy, in_git, memory, situation.facts.ancestry)
     if because:
-        if promoted is None:  # `weigh` has its own advice for a promotion
+        if promoted is None:  # for a promotion, `weigh` gives different advice
             app = sub.application.key
             version = offered_version.version
             because = f"{because}; to write it anyway: image-update rollback {app} --to {version}"
@@ -551,7 +552,8 @@ def _doubt_with_counters(
 ) -> Trouble:
     """Return the warning that the order of two builds is unknown (`doubt`).
 
-    If the reason is that their numbers come from different counters, the warning's hint says so.
+    If the reason is that the builds' numbers come from different counters, the warning's hint says
+    so.
     """
     new = offered_version.build
     old = last_written.build if last_written else Build()
@@ -570,8 +572,8 @@ def _refusal_after_source_rollback(
     """Return the refusal of a version that the promotion's source has rolled back to, or the error
     if that cannot be determined. Return None if the source has not been rolled back.
 
-    `because` is the reason for the refusal, from `gone_back`, which only says that a rollback is
-    possible. The source's history in Git shows whether there was one.
+    `because` is the reason for the refusal. It comes from `gone_back`, which only says that there
+    may have been a rollback. The source's history in Git shows whether there was one.
     """
     try:
         went_back = promoted.went_back()
@@ -585,8 +587,8 @@ def _refusal_after_source_rollback(
 def _deferred_move(
     decision: Decision, offered_version: Written, hold: Hold, situation: Situation
 ) -> Move:
-    """Return the move for an offered version that a hold or a freeze keeps back: nothing is
-    written, and the state file remembers the version.
+    """Return the move for an offered version that a hold or a freeze keeps back. Nothing is
+    written, but the state file remembers the version.
 
     The version is refused if it is older than the one that is already kept back (the deferred
     build).
@@ -614,6 +616,6 @@ def _deferred_move(
 def stops_in_any_mode(error: TaskError) -> bool:
     """Return whether an error stops an update regardless of `--registry-check`.
 
-    This is the case for an unreadable local file, and for an image that does not match its digest.
+    Examples are an unreadable local file and an image that does not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

@@ -23,7 +23,7 @@ from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 class Editor(Protocol):
     """Reads and writes one kind of target, and must obey two laws.
 
-    Writing twice is the same as writing once, and `read` returns what `write` wrote.
+    Writing twice has the same result as writing once, and `read` returns what `write` wrote.
     """
 
     def places(self, target: Target) -> tuple[Place, ...]:
@@ -44,13 +44,13 @@ class Editor(Protocol):
 
 
 class Override(Editor, Protocol):
-    """An editor for override files. People edit these files too."""
+    """An editor for override files, which people may edit, too."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
         """Return the elements of the Application's spec or `.argocd-source.yaml` that have no
-        effect, and that no update of the override file would bring back.
+        effect, and that an update of the override file would not restore.
 
-        Either the file has the element with different fields, or its list lacks the element.
+        Either the file has the element with different fields, or the file's list lacks the element.
         """
 
 
@@ -81,8 +81,8 @@ def also_at(
     target: Target,
     image: Image,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the path and line of each scalar in the target's files that has the image at a
-    different version, such as `image: acme/api:1.0` after an update to 1.1.
+    """Return the path and line of each scalar in the target's files that has a different version of
+    the image, such as `image: acme/api:1.0` after an update to 1.1.
 
     `files` are the files after an update, so the update did not write these scalars. Scalars that
     another alias of the Application writes are skipped, and so are files that cannot be parsed.
@@ -120,7 +120,7 @@ def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) ->
     if kind == "manifests":
         return list(manifests.manifests_in(files, target))
     unused_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
-    # without lock files, which only have to exist
+    # skips lock files, which only have to exist
     places = [place for place in EDITORS[kind].places(target) if place.want == "text"]
     return [
         place.path for place in places if place.path in files and place.path not in unused_spellings
@@ -128,7 +128,8 @@ def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) ->
 
 
 # Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and
-# `image_tag`, or `workerImage` and `workerVersion`. The parts before these endings must be equal.
+# `image_tag`, or `workerImage` and `workerVersion`. The parts of the keys before these endings must
+# be equal.
 _NAME = re.compile(r"(.*?)(?:repository|repo|name|image)")
 _VERSION = re.compile(r"(.*?)(?:tag|version)")
 _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
@@ -151,7 +152,7 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _is_other_tag(text: str, image: Image) -> bool:
-    """Return whether a value is a tag without a digest, and differs from the image's tag."""
+    """Return whether a value is a tag without a digest and differs from the image's tag."""
     tag, digest = split_tag(text)
     if digest or not tag:
         return False
@@ -179,16 +180,17 @@ def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
 
 
 def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
-    """Return the part of a key before the pattern's ending, with and without "image": "workerimage"
-    and "worker" for `workerimagetag`. If the key does not match, return an empty set.
+    """Return the part of a key before the pattern's ending, with and without "image". For example,
+    `workerimagetag` has the stems "workerimage" and "worker". If the key does not match, return an
+    empty set.
     """
     match = pattern.fullmatch(key)
     return {match[1], match[1].removesuffix("image")} if match else set()
 
 
 def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
-    """Return whether a value is the image's name: in full, next to a registry key, or without a
-    registry.
+    """Return whether a value is the image's name: the full name, a name next to a registry key, or
+    a name without a registry.
 
     `siblings` are the scalars in the same mapping, by key.
     """
@@ -206,14 +208,14 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
 
 
 def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each scalar that is a whole reference to the image at a different version,
+    """Yield the line of each scalar that is a whole reference to a different version of the image,
     such as `acme/api:1.0`.
 
-    Keys, and scalars that another alias writes, are skipped.
+    Keys and scalars that another alias writes are skipped.
     """
     # The nodes are in document order, so each line break is counted only once.
     line = 1
-    counted_until = 0  # the position up to which `line` counts the line breaks
+    counted_until = 0  # the position up to which `line` has counted line breaks
     for node in walk(*tree.roots):
         if node.kind != "scalar" or not _is_other_reference(node.value, image):
             continue
@@ -226,9 +228,9 @@ def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[i
 
 
 def _is_other_reference(text: str, image: Image) -> bool:
-    """Return whether a value is a whole reference to this image at a different version.
+    """Return whether a value is a whole reference to a different version of this image.
 
-    If both have a tag, the tags are compared, otherwise the digests.
+    The tags are compared if both references have one. Otherwise, the digests are compared.
     """
     if image.repository.rpartition("/")[2] not in text:  # much faster than parsing
         return False
@@ -247,9 +249,9 @@ def _has_another_owner(tree: Tree, node: Node, target: Target) -> bool:
     key = tree.key_of(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    # `target.managed` has what all aliases write: key paths, and names of parameters.
+    # `target.managed` has what all aliases write: key paths and parameter names.
     possible_names = {key_path(tree, node)}
-    if key is not None and key.value == "value":  # of a parameter: {name: …, value: …}
+    if key is not None and key.value == "value":  # a parameter's: {name: …, value: …}
         parameter_name = value(tree.parent(node), "name")
         if parameter_name is not None:
             possible_names.add(parameter_name.value)

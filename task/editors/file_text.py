@@ -21,17 +21,17 @@ MODES = {
 }
 _FILES = ("100644", "100755")  # Git's modes for a file without and with the executable bit
 _LINKS = ("120000", "160000")  # a symbolic link and a submodule
-# People do not write values files this large by hand, and the tree takes many times the memory of
-# the text.
+# Nobody writes values files this large by hand, and the tree takes many times as much memory as the
+# text.
 _LARGEST = 10 * 1024 * 1024
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the first of the target's own path and its alternative spellings
-    that exists, or else its own path.
+    """Return the path to write: the first existing one of the target's own path and its alternative
+    spellings, else its own path.
 
-    AIU may have written the alternative, which has or lacks the namespace (AIU issues 963 and
+    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and
     1343).
     """
     for path in (target.path, *target.fallbacks):
@@ -43,8 +43,8 @@ def chosen(files: Files, target: Target) -> str:
 def text_of(files: Files, path: str) -> str | None:
     """Return the text of a file, or None if it is absent.
 
-    Raises TargetError if the file must not be edited: it is not a regular file, it is not text, it
-    is too large, or Git LFS stores it.
+    Raises TargetError if the file must not be edited, because it is not a regular file, is not
+    text, is too large, or is stored in Git LFS.
     """
     _refuse_file_as_folder(files, path)
     if path not in files:
@@ -69,8 +69,8 @@ def text_of(files: Files, path: str) -> str | None:
 def _refuse_file_as_folder(files: Files, path: str) -> None:
     """Raise TargetError if a parent folder of the path is a file or a link.
 
-    In Git, a link or a file cannot contain other files. Writing below it would replace it with a
-    folder.
+    In Git, a link or a file cannot contain other files. Writing a path below it would replace it
+    with a folder.
     """
     parent = posixpath.dirname(path)
     while parent:
@@ -86,8 +86,8 @@ def _refuse_file_as_folder(files: Files, path: str) -> None:
 
 
 def refuse_executable(files: Files) -> None:
-    """Raise `TargetError` for a file with the executable bit,
-    because a commit through GitHub's API would remove it.
+    """Raise `TargetError` for a file with the executable bit, because a commit through GitHub's API
+    would remove the bit.
     """
     for path, file in files.items():
         if file.mode == "100755":
@@ -102,7 +102,7 @@ def refuse_executable(files: Files) -> None:
 def tree_of(files: Files, path: str) -> Tree:
     """Return the parsed file, or an empty tree if the file is absent.
 
-    Raises a TargetError that includes the file's name.
+    Raises TargetError, with the file's name, if the file cannot be edited or parsed.
     """
     text = text_of(files, path)
     try:
@@ -146,7 +146,7 @@ def result_of_write(
     and the edits that changed a value.
 
     Both are empty if the text is unchanged. If only quotes or a comment changed, the first of
-    `edits` is returned, to show where.
+    `edits` is returned to show where.
     """
     old_file = files.get(path, File(""))
     if text == old_file.text:
@@ -158,8 +158,8 @@ def result_of_write(
 
 
 def name_as_spelled(image: Image, target: Target, *texts: str) -> str:
-    """Return the image's name as spelled in the first of these texts that refers to the image, or
-    else as in the target's annotation, or else as in `image`.
+    """Return the image's name as spelled in the first of these texts that refers to the image, else
+    as in the target's annotation, else as in `image`.
     """
     # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
     # treats as a different image.
@@ -184,12 +184,12 @@ def identity_of(name: str) -> str:
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
     """Return whether an entry or a container with this image name (in normal form) may belong to
-    the target's alias, rather than to another alias of the Application.
+    the target's alias rather than to another alias of the Application.
 
     Several aliases may track the same image, such as an app and its migration. `key` is the
-    annotation that gives an alias its own name. An alias with that annotation gets only the entry
-    with that name, if another alias tracks the same image. An alias without it gets all entries
-    that no other alias has annotated.
+    annotation that gives an alias a name of its own. If several aliases track the image, an alias
+    with this annotation gets only the entry with that name. An alias without the annotation gets
+    all entries whose name no other alias has annotated.
     """
     annotated = identity_of(getattr(target.keys, key))
     if annotated and annotated == name:
@@ -199,21 +199,21 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
         return False
     if not annotated:
         return True
-    # The entry has a different name than the annotated one, so it belongs to another alias of the
-    # image, if there is one.
+    # The entry does not have the annotated name, so it belongs to another alias of the image, if
+    # there is one.
     identities_of_others = [other.identity for other in target.others]
     return target.image.identity not in identities_of_others
 
 
 def refuse_taken_entry(target: Target) -> None:
-    """Raise AnnotationError if the target's entry is taken: another alias of the Application has
-    annotated its name as `kustomize.image-name`.
+    """Raise AnnotationError if the target's entry is taken, which means that another alias of the
+    Application has its name as `kustomize.image-name`.
     """
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if not target.others or belongs(name, target, "kustomize_name"):
         return
     owners = [other.alias for other in target.others if identity_of(other.kustomize_name) == name]
-    owner = owners[0]  # there is one, or else the entry would belong to the target
+    owner = owners[0]  # there is an owner, or else the entry would belong to the target
     own_key = f"{target.alias or '<alias>'}.kustomize.image-name"
     raise AnnotationError(
         f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"
@@ -225,7 +225,7 @@ def refuse_taken_entry(target: Target) -> None:
 def tag_value(image: Image) -> str:
     """Return the value for a key that holds the tag: `1.2`, or with a digest `1.2@sha256:…`.
 
-    A digest alone becomes `latest@sha256:…`, as in AIU. Charts add a colon before the value, and
+    A digest alone becomes `latest@sha256:…`, as in AIU. Charts put a colon before the value, and
     `name:sha256:…` is not a valid reference.
     """
     if not image.digest:
@@ -234,7 +234,7 @@ def tag_value(image: Image) -> str:
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """Split `tag@sha256:…` into tag and digest. For a bare digest, the tag is ""."""
+    """Return the tag and digest in `tag@sha256:…`. For a bare digest, the tag is ""."""
     before, _, after = text.partition("@")
     is_bare_digest = before.startswith("sha256:")
     return ("", before) if is_bare_digest else (before, after)

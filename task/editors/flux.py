@@ -24,8 +24,8 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """Where the tag is written: to its own scalar, to a whole reference,
-    or to a mapping without `tag`.
+    """The place where the tag is written: its own scalar, a whole reference, or a mapping without
+    `tag`.
     """
 
     node: Node
@@ -41,11 +41,10 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image in `spec.values`, or else the image in the scalars that setter comments
-    mark.
+    """Return the image in `spec.values`, else the image in the scalars marked by setter comments.
 
     The reading is not sound (it must be rewritten) if the value is not a string. Raises TargetError
-    if the file has no such values and scalars.
+    if the file has neither.
     """
     tree = tree_of(files, target.path)
     with about(target.path):
@@ -70,8 +69,8 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new image in `spec.values` and in the scalars that setter comments
-    mark.
+    """Return the file with the new image in `spec.values` and in the scalars marked by setter
+    comments.
     """
     path = target.path
     old_tree = tree_of(files, path)
@@ -116,9 +115,10 @@ def _with_image_value(
 
 
 def _image_value(tree: Tree, target: Target) -> ImageValue | None:
-    """Return where `spec.values` holds the tag, or None if only setter comments mark scalars.
+    """Return where `spec.values` holds the tag, or None if the file only has scalars marked by
+    setter comments.
 
-    Raises TargetError if there is neither.
+    Raises TargetError if the file has neither.
     """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
@@ -128,8 +128,8 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
         values = find(tree, root, parse_path("spec.values"))
         if values is None:
             continue
-        # The mapping with the image is the values mapping itself, or the one at the container's
-        # path in it.
+        # The mapping with the image is the values mapping itself or the one at the container's path
+        # in it.
         holders = find_all(tree, values, parse_path(name)) if name else (values,)
         for holder in holders:
             image_value = _image_value_in(resolved(holder))
@@ -149,7 +149,9 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
 
 
 def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
-    """Return whether a document is the target's HelmRelease, by kind, name, and namespace."""
+    """Return whether a document is the target's HelmRelease, according to its kind, name, and
+    namespace.
+    """
     namespace, _, release = target.application.rpartition("/")
     if _text_at_path(tree, root, "kind") != "HelmRelease":
         return False

@@ -5,9 +5,9 @@ Only the first document is used, because Helm ignores the others. Only annotated
 whereas AIU v1.3 also writes an unrequested `image.name`. If no key is annotated, `image.tag` is
 written, and also `image.name` if the file already has it.
 
-A chart with a digest next to its tag renders both, and container runtimes then ignore the tag. A
-new tag next to an old digest therefore has no effect, although everything looks healthy. A digest
-is written only to the annotated key, and a digest at any other key is rejected.
+A chart with a digest next to its tag renders both, and container runtimes then ignore the tag. So a
+new tag next to an old digest has no effect, even though everything looks healthy. A digest is
+written only to the annotated key, and a digest at any other key is rejected.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
-# the comment in a new file; since v0.17, AIU also creates missing files with a comment
+# the comment in a new file; AIU v0.17 and later also create missing files with a comment
 _HEAD = "# written by image-update\n\n"
 LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
 NAMES = ("repository", "name", "image")  # keys that hold an image's name next to its tag
 _HEX = re.compile(r"[0-9a-f]{64}")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
-_DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # whatever the value
-_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # if the value is a digest
-# Matches YAML that may set a digest. Most files do not, so they need not be parsed.
+_DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # counts with any value
+_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # only if its value is a digest
+# Matches YAML that may set a digest. Most files do not match, so they need not be parsed.
 _SET = re.compile(
     r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}",
     re.IGNORECASE,
@@ -84,7 +84,8 @@ def read(files: Files, target: Target) -> Reading:
     """Return the image that Helm reads at the key paths, through YAML aliases and merge keys.
 
     A missing file or key counts as "". The reading is not sound (the values must be rewritten) if
-    one of them is not a string or has spaces around it, or in the cases of `reading_of`.
+    one of the values is not a string or has spaces around it, or in the cases that `reading_of`
+    lists.
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -101,17 +102,18 @@ def read(files: Files, target: Target) -> Reading:
         reads_as_string(node) and node.value == node.value.strip() for node in nodes.values()
     )
     texts = {key: node.value for key, node in nodes.items()}
-    if not keys.spec:  # in a whole reference, `reading_of` ignores such spaces itself
+    if not keys.spec:  # in a whole reference, `reading_of` ignores these spaces itself
         texts = {key: text.strip() for key, text in texts.items()}
     return reading_of(texts, keys, path, sound=is_sound)
 
 
 def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
-    """Return the image that the values at these keys specify, from a values file or from
+    """Return the image specified by the values at these keys, which are from a values file or
     parameters.
 
-    `texts` are the values, by key. `sound` is false if one of them must be rewritten. The reading
-    is also not sound if the digest has its own key, but is in the tag or missing next to it.
+    `texts` are the values, by key. `sound` is false if one of the values must be rewritten. The
+    reading is also not sound if the digest has a key of its own, but is in the tag, or if that key
+    is missing.
     """
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
@@ -122,7 +124,7 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
     tag, digest_in_tag = split_tag(texts.get(keys.tag, ""))
     if not keys.digest:
         return Reading(name, tag, digest_in_tag, sound=sound, file=path)
-    if digest_in_tag:  # it belongs in the digest's own key
+    if digest_in_tag:  # the digest belongs in its own key
         sound = False
     lacks_digest_key = tag != "" and keys.digest not in texts
     if lacks_digest_key:  # the chart's own digest would remain
@@ -137,7 +139,7 @@ def _used_keys(keys: Keys) -> Keys:
     """Return the key paths to use: either the path for the whole reference, or the paths for the
     tag, the name, and the digest. Without annotations, these are `image.tag` and `image.name`.
 
-    Raises AnnotationError if the annotations do not say clearly where the tag goes.
+    Raises AnnotationError if the annotations do not make clear where the tag goes.
     """
     if keys.spec:
         return Keys(spec=keys.spec)
@@ -198,8 +200,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             is_default_name_key = key == keys.name and not target.keys.name
             has_old_value = old != ""
             if is_default_name_key and not has_old_value:
-                # neither an annotation nor the file has a key for the name, so only the tag is
-                # written
+                # there is no key for the name, neither in an annotation nor in the file, so only
+                # the tag is written
                 continue
             new = _new_value(key, keys, old, target, image)
             tree = _with_value(tree, key, new, target)
@@ -216,10 +218,10 @@ def _new_value(
     image: Image,
 ) -> str:
     """Return a key's value after the update: the tag, the digest, the whole reference, or the name,
-    depending on which of the `keys` it is. `old` is its value before.
+    depending on which of the `keys` it is. `old` is the value before the update.
     """
     if key == keys.tag:
-        # With its own key, the digest is not part of the tag's value.
+        # If the digest has its own key, it is not part of the tag's value.
         return (image.tag or "latest") if keys.digest else tag_value(image)
     if key == keys.digest:
         return digest_value(image, key, old)
@@ -248,8 +250,8 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the key paths that an update changes although they are not annotated, because they
-    share the value of the tag, the reference, or the digest through a YAML alias.
+    """Return the key paths that an update also changes, even though they are not annotated, because
+    they share the value of the tag, the reference, or the digest through a YAML alias.
 
     Raises the same errors as `write`.
     """
@@ -266,7 +268,7 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks, with the similar keys that the file has:
+    """Return each annotated key that the file lacks, with similar keys that the file has, such as
     `("image.tag", ("image.version",))`.
 
     Raises the same errors as `read`.
@@ -285,7 +287,8 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
             mapping, missing = locate(tree, root, steps)  # `missing` are the path's last steps
             if missing and mapping.kind == "mapping":
                 existing_steps = steps[: len(steps) - len(missing)]
-                # Between these two is the first step that the file lacks, which may be misspelled.
+                # The step between `existing_steps` and `later_steps` is the first one that the file
+                # lacks. It may be misspelled.
                 later_steps = steps[len(existing_steps) + 1 :]
                 siblings = _siblings(tree, root, mapping, existing_steps, later_steps)
                 missing_keys.append((key, siblings))
@@ -299,8 +302,8 @@ def _siblings(
     steps_before: Sequence[Segment],
     steps_after: Sequence[Segment],
 ) -> tuple[str, ...]:
-    """Return the key paths that differ from a missing key's path in one step, and have a scalar
-    value: `image.version` if `image.tag` is missing.
+    """Return the key paths that differ from a missing key's path in one step and have a scalar
+    value, such as `image.version` if `image.tag` is missing.
 
     Each key of `mapping` is tried as this step. `steps_before` lead to the mapping, and
     `steps_after` follow the key.
@@ -315,7 +318,7 @@ def _siblings(
 
 
 def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
-    """Return whether a key path has a scalar, without following merge keys."""
+    """Return whether there is a scalar at a key path, without following merge keys."""
     try:
         node = find(tree, root, parse_path(key), merges=False)
     except TargetError:  # the key is not annotated, so its mistakes are not worth reporting
@@ -326,9 +329,9 @@ def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
 def _name_without_registry(old: str, target: Target, image: Image) -> str:
     """Return the image's name for a key with the value `old`.
 
-    If the value is already the image, its spelling is kept. If it is an image without a registry,
-    the new name has none either (as in AIU since v0.18): charts with a separate registry value
-    (Bitnami's `image.registry`) would render the registry twice.
+    If the value already names the image, its spelling is kept. If it is an image name without a
+    registry, the new name does not have one either (as in AIU since v0.18), because charts with a
+    separate registry value (Bitnami's `image.registry`) would render the registry twice.
     """
     current = live_image(old)
     if current and current.identity == image.identity:
@@ -359,8 +362,8 @@ def _with_value(tree: Tree, key: str, text: str, target: Target) -> Tree:
 
 
 def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
-    """Return the paths of the other keys that change with this key, because they share its value
-    through a YAML alias.
+    """Return the paths of the other keys that change together with this key, because they share its
+    value through a YAML alias.
 
     Raises TargetError if one of these keys may belong to a different image.
     """
@@ -376,7 +379,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
         if other_path == own_path:
             continue
         has_image_name = key in (target.keys.spec, target.keys.name)
-        if has_image_name:  # the shared value itself says whose image it is
+        if has_image_name:  # the shared value itself shows which image it is for
             may_change = identity_of(node.value) == target.image.identity
         else:
             may_change = _may_change_too(tree, other_steps, steps[-1].name, target)
@@ -404,7 +407,7 @@ def _may_change_too(
     which holds the image's version.
 
     A key that does not look like a version may change. A key that does must belong to the same
-    image: another alias of the image writes it, or the image's name is next to it.
+    image: either another alias of the image writes it, or the image's name is next to it.
     """
     other_name = other_steps[-1].name.lower()
     is_version = other_name == own_name.lower() or other_name.endswith("tag")
@@ -425,7 +428,7 @@ def _contains_image_name(tree: Tree, mapping: Sequence[Segment], target: Target)
     its registry.
     """
     name, registry = _name_and_registry_in(tree, mapping, target)
-    if not name:  # no key for it
+    if not name:  # no key has a name
         return False
     full_name = f"{registry}/{name}" if registry else name
     if identity_of(full_name) == target.image.identity:
@@ -484,8 +487,8 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
 
 
 def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
-    """Return nested mappings with `text` as the innermost value: `{"image": {"tag": text}}` for the
-    names `image` and `tag`.
+    """Return nested mappings with `text` as the innermost value, such as `{"image": {"tag": text}}`
+    for the names `image` and `tag`.
     """
     data: Data = text
     for name in reversed(names[1:]):
@@ -540,8 +543,8 @@ def _digests_next_to(
     target: Target,
     parameters: Iterable[Parameter],
 ) -> Mapping[str, _Digest]:
-    """Return the digests that Helm gets for the tag at this key path, by their own key paths. If
-    several layers set the same key, the last one wins.
+    """Return the digests that Helm gets for the tag at this key path, by the digests' own key
+    paths. If several layers set the same key, the last one wins.
     """
     steps = parse_path(tag)
     digests: dict[str, _Digest] = {}
@@ -556,8 +559,9 @@ def _digests_next_to(
 
 
 def _digest_in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
-    """Return the digest that a parameter sets for the tag at these steps, by its full key. The
-    result is empty if the parameter is not next to one of the steps, or is not a digest.
+    """Return the digest that a parameter sets for the tag at these steps, by the parameter's full
+    key. The result is empty if the parameter is not next to one of the steps or does not set a
+    digest.
     """
     *parents, key = parse_path(parameter.name)
     level = len(parents)  # the number of mappings around the parameter's key
@@ -577,8 +581,8 @@ class _ValuesLayer(NamedTuple):
 
     path: str  # "" for `helm.values`
     text: str
-    # The number of steps at a key path's beginning that are not in the text: 1 for the file of a
-    # chart in `charts/`, or else 0.
+    # The number of steps at the beginning of a key path that are not in the text: 1 for the file of
+    # a chart in `charts/`, else 0.
     missing_steps: int
 
 
@@ -611,16 +615,16 @@ def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
 def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
-    """Return the digests for the tag at these steps in one layer of values, by full key. The result
-    is empty if the layer is not YAML.
+    """Return the digests for the tag at these steps in one layer of values, by their full keys. The
+    result is empty if the layer is not YAML.
     """
     try:
         tree = parse(layer.text)
-    except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
+    except TargetError:  # the layer is not YAML; for the file to write, `read` raises this error
         return {}
     digests: dict[str, _Digest] = {}
     # Look next to each step on the way to the tag.
-    mapping: Node | None = tree.root  # has the step, and the keys next to it
+    mapping: Node | None = tree.root  # contains the step and the keys next to it
     for level in range(layer.missing_steps, len(steps)):
         if mapping is None or mapping.kind != "mapping":
             break
@@ -660,9 +664,10 @@ def _is_digest_key(
     """Return whether a key next to the first of these steps holds the digest for the tag at the
     last step.
 
-    Charts call it `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
+    Charts call such a key `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
     `imageDigest` next to `image`. Directly next to the tag, any other key with a digest also
-    counts, unless one of its `siblings` is its own tag. An empty string overrides a digest.
+    counts, unless that key has its own tag among its `siblings`. An empty string also counts,
+    because it overrides a digest.
     """
     bare_name = _bare_name(name)
     stem = _DIGEST_WORDS.sub("", bare_name)  # "web" for `webDigest`
@@ -674,7 +679,7 @@ def _is_digest_key(
     step_name = _bare_name(steps[0].name)
     is_beside_tag = len(steps) == 1
     stems_of_tag = {step_name}
-    if is_beside_tag:  # `digest`, `imageDigest`, or next to `webTag` also `webDigest`
+    if is_beside_tag:  # `digest` or `imageDigest`, and also `webDigest` next to `webTag`
         stems_of_tag |= {"", "image", step_name.removesuffix("tag")}
     if stem in stems_of_tag:
         # A key such as `digest` counts with any value, and `hash` only if it may be a digest.

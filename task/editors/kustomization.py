@@ -1,8 +1,8 @@
-"""Edits `newTag`, `digest`, and `newName` in the `images:` of a kustomization file or Component,
-in place.
+"""Edits `newTag`, `digest`, and `newName` in the `images:` of a kustomization file or Component, in
+place.
 
 Kustomize combines `newTag` and `digest` into `name:tag@digest`, and a digest without a tag replaces
-the tag. So if the new image lacks one of these fields, the field is removed from the entry. AIU
+the tag. So if the new image has no tag or no digest, that field is removed from the entry. AIU
 replaces the whole entry, which loses the entry's comments and `newName`, and silently writes
 nothing if `images:` is null.
 """
@@ -35,7 +35,9 @@ NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 @dataclass(frozen=True)
 class Replacement:
-    """An entry in `images:`: it replaces an image's name, tag, or digest. Missing fields are ""."""
+    """An entry in `images:`, which replaces an image's name, tag, or digest.
+    Missing fields are "".
+    """
 
     name: str
     new: str
@@ -48,8 +50,8 @@ class Replacement:
         return "@".join(filter(None, (self.tag, self.digest)))
 
 
-# Kustomize rejects an empty file ("kustomization.yaml is empty"), so a file that we fill begins
-# with these.
+# Kustomize rejects an empty file ("kustomization.yaml is empty"), so if we fill an empty file, it
+# begins with these fields.
 _HEAD: Mapping[str, Data] = {
     "apiVersion": "kustomize.config.k8s.io/v1beta1",
     "kind": "Kustomization",
@@ -122,8 +124,8 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return what an image becomes when Kustomize applies these lists of entries to it, one list
-    after the other. A list that does not set a version leaves the image's version unchanged.
+    """Return what an image becomes when Kustomize applies these lists of entries to it, one after
+    the other. A list that does not set a version leaves the image's version unchanged.
     """
     for entries in lists:
         replacement = _replacement_of(image.name, entries)
@@ -140,15 +142,15 @@ def reading_of(
     target: Target,
     path: str,
 ) -> Reading:
-    """Return the image's version after Kustomize has applied the image's entries, and in `also`
-    the other tags in its entries.
+    """Return the image's version after Kustomize has applied its entries, and in `also` the other
+    tags in these entries.
 
     `written_entries` are the image's entries as written in the file, and `applied_entries` are
-    those that Kustomize applies, in its order. Both have at least one entry.
+    those that Kustomize applies, in Kustomize's order. Both have at least one entry.
 
     The reading is not sound (an update must rewrite the entries) if the written entries have
-    different versions. If `kustomize.image-name` is annotated, it is also not sound if that name
-    has no entry, or is replaced with a different image.
+    different versions. If `kustomize.image-name` is annotated, the reading is also not sound if
+    that name has no entry or is replaced with a different image.
     """
     identity = target.image.identity
     annotated = identity_of(target.keys.kustomize_name)
@@ -184,7 +186,7 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return what an image with this name becomes, with "" for a tag and digest that no entry sets.
+    """Return what an image with this name becomes, with "" for a tag or digest that no entry sets.
 
     Kustomize applies the entries in sequence, and an entry may change the name that the next one
     has to match.
@@ -207,8 +209,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     An entry is added if there is none, or none with the annotated `kustomize.image-name`.
 
-    A file may have several entries with the same name (AIU also replaces all of them). Kustomize
-    applies them in order.
+    A file may have several entries with the same name, which Kustomize applies in order. AIU also
+    updates all of them.
     """
     refuse_taken_entry(target)
     path, tree = _load(files, target)
@@ -263,7 +265,7 @@ _FIELDS = ("name", "newName", "newTag", "digest", "tagSuffix")
 
 
 def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> None:
-    """Raise TargetError for a known key in a different case.
+    """Raise TargetError if a known key is written in a different case.
 
     Kustomize also reads `newtag`, and if both `newtag` and `newTag` are set, it uses only one of
     them.
@@ -283,11 +285,11 @@ def _all_entries(tree: Tree) -> list[Node]:
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
-    """Return the nodes of the entries for the image. Their `name` is the image or the annotated
-    `kustomize.image-name`, or their `newName` is the image.
+    """Return the nodes of the image's entries: those whose `name` is the image or the annotated
+    `kustomize.image-name`, or whose `newName` is the image.
 
     Entries that belong to another alias of the Application are skipped. Raises TargetError if a
-    field has a different case, such as `newtag`.
+    field is written in a different case, such as `newtag`.
     """
     wanted_names = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     own_entries = []
@@ -333,7 +335,7 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
                 changes += [(node, text) for node in values(entry, field)]
     tree = with_texts(tree, changes)
 
-    # Each added or removed line moves the nodes after it, so the tree is searched again.
+    # Each added or removed line moves the nodes after it, so search the tree again.
     while next_field := _first_field_to_add_or_remove(tree, target, image):
         entry, field, text = next_field
         require_unshared(tree, entry)
@@ -350,8 +352,8 @@ def _first_field_to_add_or_remove(
     target: Target,
     image: Image,
 ) -> tuple[Node, str, str] | None:
-    """Return an entry of the image, the name of a field to add to it or to remove from it, and the
-    field's value ("" to remove it). Return None if all entries have the wanted fields.
+    """Return an entry of the image, the name of a field to add to the entry or remove from it, and
+    the field's value ("" to remove it). Return None if all entries have the wanted fields.
     """
     for entry in _entries_of_image(tree, target):
         for field, text in _wanted_fields(entry, target, image).items():

@@ -1,7 +1,7 @@
 """Edits a live Application's source with a JSON patch, for `write-back-method: argocd`.
 
-The source is converted to an equivalent override file, and this file is edited. So the override
-editors' rules also apply here: images are compared by identity, not by the characters before a
+The source is converted to an equivalent override file, and this file is edited. So the rules of the
+override editors also apply here: images are compared by identity, not by the characters before a
 colon (AIU issue 516). Only changed elements become patch operations, each preceded by a `test` of
 the old value.
 """
@@ -72,7 +72,7 @@ def write(
 
 
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
-    """Return the Application field with the images: "spec.source.helm.parameters"."""
+    """Return the Application field with the images, such as "spec.source.helm.parameters"."""
     _, section = _list_of(target.source)
     pointer = f"{_path_of_source(manifest, index)}/{section.name}/{section.list}"
     return pointer.removeprefix("/").replace("/", ".")
@@ -80,7 +80,7 @@ def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
 
 def _list_of(source: Source) -> tuple[TargetKind, Section]:
     """Return the kind of override file that is equivalent to the source, such as "helm-override",
-    and the list with the images in it.
+    and the section that lists the images.
 
     Raises SourceError for any other type of source.
     """
@@ -99,8 +99,8 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
 def _without_git(target: Target, kind: TargetKind) -> Target:
     """Return the target for the equivalent override file, without its Git-specific parts.
 
-    The source's elements are removed, because they need not be copied into the file: a patch keeps
-    all other elements.
+    The source's elements are removed, because they need not be copied into the file: a patch does
+    not touch other elements.
     """
     source = replace(
         target.source,
@@ -153,7 +153,7 @@ def _list_in_source(source: Mapping[str, Any], section: Section) -> Sequence[Any
 def _as_override_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
     """Return the equivalent override file, and the position in `raw` of each of its elements.
 
-    Elements of the wrong type are not in the file. Without elements, there is no file.
+    Elements of the wrong type are not in the file. If no elements are left, there is no file.
     """
     texts = {}  # by position
     for position, element in enumerate(raw):
@@ -209,10 +209,10 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones.
 
-    `new_elements` are the elements of the edited override file. `positions` are the positions in
-    the source's list of those that were in the file before the edit. A missing list is added.
+    `new_elements` are the elements of the edited override file. `positions` has the position in the
+    source's list of each element that was in the file before the edit. A missing list is added.
     """
-    # The override file's elements keep their order, and new ones are at the end.
+    # The override file's elements keep their order, and new ones come last.
     replacing = new_elements[: len(positions)]
     appended = list(new_elements[len(positions) :])
     fields = source.get(section.name)
@@ -237,12 +237,12 @@ def _operations(
 
 
 def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
-    """Return the operations that turn the element at this path into the new one, or [] if it is the
-    same. A string is replaced as a whole.
+    """Return the operations that turn the element at this path into the new one, or [] if the two
+    are the same. A string is replaced as a whole.
     """
     if isinstance(new, str):
         return [_operation("replace", path, new)] if new != old else []
-    # Field by field, so that unknown fields are kept.
+    # Compare field by field, so that unknown fields are kept.
     operations = []
     for name, new_value in new.items():
         # An absent field means false or "", so there is no change if both values are empty.

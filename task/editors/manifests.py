@@ -2,13 +2,13 @@
 scalars.
 
 Containers are found in objects of any kind. Keys that only Argo Workflows and Tekton use are found
-in their own objects, and in objects that embed those.
+only in their own objects and in objects that embed those.
 
 Scalars are marked by Flux's setter comments: `{"$imagepolicy":
 "<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads them in all YAML files in a path. Here,
 `<name>` is the entry's alias.
 
-Files that are not YAML, such as chart templates, are skipped, as is YAML without a manifest.
+Files that are not YAML, such as chart templates, are skipped. So is YAML that is not a manifest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 class _WorkflowEngine(NamedTuple):
-    """The keys under which a workflow engine runs images, in its objects of these kinds."""
+    """The keys under which a workflow engine runs images,
+    in objects of its group and these kinds.
+    """
 
     group: str
     kinds: frozenset[str]  # empty means all kinds
@@ -69,14 +71,14 @@ _ENGINES = (
 
 @dataclass(frozen=True)
 class Hit:
-    """A scalar that holds the image or part of it."""
+    """A scalar that holds the image or a part of it."""
 
     node: Node
     old: Image
     new: str  # "" when only reading
 
     def edit(self, path: str, tree: Tree) -> Edit:
-        """Return the change."""
+        """Return this hit as an edit."""
         return Edit(path, key_path(tree, self.node), resolved(self.node).value, self.new)
 
 
@@ -133,8 +135,8 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
-    """Return the error for an image that no manifest has. It mentions the first of the `broken`
-    files, because the image may be in it.
+    """Return the error for an image that no manifest has. The error mentions the first of the
+    `broken` files, because the image may be in that file.
     """
     name = target.keys.manifests_name or target.image.name
     unread = f"; {broken[0].subject} was skipped: {broken[0].message}" if broken else ""
@@ -178,18 +180,19 @@ def _with_new_texts(tree: Tree, hits: list[Hit]) -> Tree:
     (`*name`) of an anchored scalar (`&name`).
 
     If an anchored scalar and all of its aliases get the same new text, only the scalar is changed,
-    and its aliases remain. Otherwise, a scalar that has aliases cannot be changed: TargetError.
+    and its aliases remain. Otherwise, raises TargetError, because a scalar that has aliases cannot
+    be changed alone.
     """
     new_texts = {id(hit.node): hit.new for hit in hits}
     changes: dict[int, tuple[Node, str]] = {}  # by the node's id
     for hit in hits:
         scalar = resolved(hit.node)
         aliases = tree.aliases(scalar)
-        # None stands for a use that is not a hit, and keeps its text.
+        # None stands for a use that is not a hit and keeps its text.
         texts_of_uses = {new_texts.get(id(node)) for node in (scalar, *aliases)}
         all_uses_get_this_text = bool(aliases) and texts_of_uses == {hit.new}
         if all_uses_get_this_text and hit.node.kind == "alias":
-            continue  # it gets the text from the scalar
+            continue  # the alias gets the text from the scalar
         if not all_uses_get_this_text:
             require_unshared(tree, hit.node)  # raises TargetError
         changes[id(hit.node)] = (hit.node, hit.new)
@@ -253,7 +256,7 @@ def _trees(
 
 
 def _may_contain_image(text: str, target: Target) -> bool:
-    """Return whether a text has a marker, or the last part of the image's name."""
+    """Return whether a text contains a marker or the last part of the image's name."""
     if SIGN in text:
         return True
     for name in (target.keys.manifests_name, target.image.repository):
@@ -264,8 +267,8 @@ def _may_contain_image(text: str, target: Target) -> bool:
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the scalars that hold the target's image: those that a setter comment marks, then the
-    containers' images.
+    """Yield the scalars that hold the target's image: first those marked by a setter comment, then
+    the containers' images.
 
     `image` is the new image, or None when only reading.
     """
@@ -293,7 +296,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the scalars that a setter comment marks for the target's alias, in document order, such
+    """Yield the scalars marked by a setter comment for the target's alias, in document order, such
     as `tag: "1.0" # {"$imagepolicy": "argocd:web:tag"}`.
 
     `image` is the new image, or None when only reading. Raises TargetError if a scalar needs a
@@ -304,7 +307,7 @@ def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
     # In annotation names, AIU up to v0.18 spells an alias `a/b` as `a_b`, so people use that
-    # spelling here too.
+    # spelling here, too.
     aliases = (alias, alias.replace("/", "_"))
     for marker in _MARKER.finditer(tree.text):
         marker_namespace, marker_alias, part = marker.groups(default="")
@@ -319,7 +322,7 @@ def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[
 
 
 def _marked_image(part: str, text: str) -> Image:
-    """Return the image that a marked scalar's text stands for. Unknown parts of it are "".
+    """Return the image that a marked scalar's text stands for, with "" for unknown parts.
 
     `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
     """
@@ -334,7 +337,8 @@ def _marked_image(part: str, text: str) -> Image:
 def _value_before(tree: Tree, comment_start: int) -> Node | None:
     """Return the last value before a comment on the same line.
 
-    Returns None if there is nothing or only a key before it, or if the `#` is part of a value.
+    Return None if there is nothing or only a key before the comment, or if the `#` is part of a
+    value.
     """
     start_of_line = line_start(tree.text, comment_start)
     last_before = None
@@ -375,7 +379,7 @@ def _container_images(tree: Tree) -> Iterator[Node]:
     """Yield the `image:` of each container in each manifest, which is a document with `apiVersion`
     and `kind`.
 
-    The images in a list that YAML aliases repeat are yielded once.
+    If YAML aliases repeat a list, its images are yielded once.
     """
     for root in tree.roots:
         is_manifest = value(root, "apiVersion") is not None and value(root, "kind") is not None
@@ -392,7 +396,8 @@ def _container_images(tree: Tree) -> Iterator[Node]:
 
 def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
     """Yield the containers below keys with these names, such as `containers` or `script`. The value
-    of a key in `_LISTS` is a list of containers, and of any other key a list or one container.
+    of a key in `_LISTS` is a list of containers. The value of any other key is a list or one
+    container.
     """
     for node in walk(root):
         if node.kind != "mapping":

@@ -69,17 +69,17 @@ class KustomizeImage:
 
 
 def parse_entry(text: str) -> KustomizeImage:
-    """Parse an entry, such as `name=ghcr.io/acme/api:1.2`."""
+    """Return the entry in a string such as `name=ghcr.io/acme/api:1.2`."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
     """Return the image's version according to its entries in the override file. All parts are "" if
-    it has no entry, or if the right side of its first entry is not an image.
+    the image has no entry, or if the right side of its first entry is not an image.
 
-    The reading is not sound (the entries must be rewritten) if one of the entries gives a different
-    image, or in the cases that `reading_of` lists.
+    The reading is not sound (the entries must be rewritten) if one of the entries results in a
+    different image, or in the cases that `reading_of` lists.
     """
     refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
@@ -106,7 +106,7 @@ def read_below(files: Files, target: Target) -> Reading:
     """
     if target.kind == "kustomize-override":
         lower_entries: list[KustomizeImage] = []
-        # Without `carry`, which would include the spec's entries even if Argo CD ignores them.
+        # Leave out `carry`, which would include the spec's entries even if Argo CD ignores them.
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             lower_entries = [entry for entry, _ in lower_layer.origins.values()]
@@ -143,8 +143,8 @@ def edited(entries: Iterable[Replacement]) -> list[Replacement]:
 
 
 def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
-    """Return the entries in the form used in a kustomization file, without those that are not an
-    image.
+    """Return the entries in the form used in a kustomization file, without those that are not
+    images.
     """
     replacements = []
     for entry in entries:
@@ -184,8 +184,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """Return the file with the new version in all entries for the image, and copies of the other
     entries of the Application's spec or `.argocd-source.yaml`.
 
-    A copy has a comment with its origin, the place that it was copied from. It gets the origin's
-    changes, and is removed if the origin is removed. All other entries are kept.
+    A copy has a comment that names its origin, the place that it was copied from. It is updated
+    when the origin changes, and removed when the origin is removed. All other entries are kept.
     """
     refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
@@ -257,7 +257,7 @@ def _wanted_entries(
         return wanted_entries
     keys = {entry.key for entry in wanted_entries}
     if identity_of(annotated) not in keys:
-        # So far, the image replaces a different name. Its first entry gets the annotated one.
+        # So far, the image replaces a different name. Its first entry gets the annotated name.
         first_number = own_numbers[0]
         first_entry = wanted_entries[first_number]
         wanted_entries[first_number] = KustomizeImage(annotated, first_entry.right)
@@ -266,14 +266,14 @@ def _wanted_entries(
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     """Return the entries of the Application's spec or `.argocd-source.yaml` that have no effect,
-    and that no update of the override file would bring back.
+    and that an update of the override file would not restore.
 
-    A changed entry is in the override file with a different meaning. It is not a copy, which the
+    A changed entry is in the override file with a different meaning, but not as a copy, which the
     next update would correct. A hidden entry is not in the override file, and Argo CD uses only the
     file's list.
 
-    Entries of the image are not included. A changed entry is also not included if another alias of
-    the Application writes it.
+    The image's own entries are not included. Neither is a changed entry that another alias of the
+    Application writes.
     """
     if target.carry is False:  # the user does not want copies, so nothing is missing
         return ()
@@ -337,8 +337,8 @@ def _entry_at_version(
 ) -> KustomizeImage:
     """Return an entry of the image with the new version, keeping the spelling of the image's name.
 
-    An entry that is only the annotated name becomes `name=image`. `origins` have other spellings of
-    the image's name.
+    An entry that is only the annotated name becomes `name=image`. `origins` may have other
+    spellings of the image's name.
     """
     originals = [original.right for original, _ in origins.values()]
     full_name = name_as_spelled(image, target, entry.right, *originals)
@@ -349,12 +349,14 @@ def _entry_at_version(
 
 
 def _have_different_meanings(entry: KustomizeImage, original: KustomizeImage) -> bool:
-    """Return whether Kustomize treats two entries differently. Other spellings do not count."""
+    """Return whether Kustomize treats two entries differently. Differences in spelling do not
+    count.
+    """
     return _as_kustomize_reads(entry) != _as_kustomize_reads(original)
 
 
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
-    """Return the entry in the form that Kustomize reads, which is the same for all spellings."""
+    """Return the entry as Kustomize reads it, which is the same for all spellings."""
     image = live_image(entry.right)
     if image is None:
         return entry.key, entry.right

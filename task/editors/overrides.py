@@ -1,8 +1,8 @@
-"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm parameters
-and plugin variables.
+"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm parameters and plugin
+variables.
 
-`override_kustomize` does the same for images. Since v1.3, AIU has written plugin variables for the
-same annotations.
+`override_kustomize` does the same for Kustomize images. AIU has written plugin variables for the
+same annotations since v1.3.
 
 `annotations.write_back.override_names` returns the file's name.
 
@@ -83,8 +83,7 @@ class LowerLayer(Generic[T]):
     the override file's list hides.
     """
 
-    # By key: each element, and the comment that a copy of it gets. The element is the origin of its
-    # copies.
+    # By key: each element, and the comment on its copies. The element is the origin of its copies.
     origins: Mapping[str, tuple[T, str]]
     used: bool  # whether Argo CD uses these elements, because the override file has no list
     copied: bool  # whether the override file's list gets copies of the elements it lacks
@@ -92,17 +91,17 @@ class LowerLayer(Generic[T]):
 
 class Stray(NamedTuple):
     """An element in the spec or the common file that has no effect, because the override file has
-    different fields for it (changed), or has a list without it (hidden).
+    different fields for it (changed) or a list without it (hidden).
     """
 
     name: str
-    origin: str  # the comment that a copy of it would have: "# from the Application"
+    origin: str  # the comment that a copy would have: "# from the Application"
     hidden: bool  # whether the override file lacks the element; otherwise, the value differs
 
 
 def places(target: Target) -> tuple[Place, ...]:
     """Return the override file in all spellings of its name, the common file
-    (`.argocd-source.yaml`) of the folder's Applications, and for Helm the values files.
+    (`.argocd-source.yaml`) of the folder's Applications, and for Helm, the values files.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, common_path(target)))
     values = target.values if target.kind == "helm-override" else ()
@@ -140,7 +139,8 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
     """Return the section's list, such as `helm.parameters`. Return None if the list, the section,
     or the document is missing or null.
 
-    Raises TargetError if one of them has another type, or a key has another case, such as `Helm`.
+    Raises TargetError if one of them has the wrong type, or if a key is written in a different
+    case, such as `Helm`.
     """
     node: Node | None = tree.root
     for key in section:  # first the section's name, then the list's
@@ -190,7 +190,7 @@ def read_lower_layer(
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    origin_comments = set()  # of the copies in the override file
+    origin_comments = set()  # the comments of the copies in the override file
     for element in elements(tree, section):
         match = origin_comment(tree, element)
         if match:
@@ -202,8 +202,8 @@ def read_lower_layer(
         common_list = _section_list(common_tree, section)
 
     origins: dict[str, tuple[T, str]] = {}  # by key: the element, and the comment of its copies
-    # The common file's list also replaces the spec's list. The spec's elements are then only used
-    # if the user wants copies of them, or if the override file already has some.
+    # The common file's list also replaces the spec's list. In that case, the spec's elements are
+    # used only if the user wants copies of them, or if the override file already has some.
     is_spec_used = common_list is None
     if is_spec_used or target.carry or FROM_SPEC in origin_comments:
         origins = {key: (element, FROM_SPEC) for key, element in spec.items()}
@@ -225,8 +225,7 @@ def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tr
     if not items:
         return tree
     mapping = value(tree.root, section.name)
-    # Argo CD fails on an empty or comment-only file ("Invalid JSON Patch"), so such a file is
-    # filled.
+    # Argo CD fails on an empty or comment-only file ("Invalid JSON Patch"), so fill that file.
     if mapping is None:
         return add(tree, tree.root, {section.name: {section.list: items}})
     _require_own(tree, mapping)
@@ -238,8 +237,8 @@ def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tr
 
 
 def _require_own(tree: Tree, node: Node) -> None:
-    """Raise TargetError if the node is a YAML alias, or shares its value with one, so that a change
-    would also change another place in the file.
+    """Raise TargetError if the node is a YAML alias or shares its value with one, because a change
+    would also affect another place in the file.
     """
     if node.kind == "alias":
         raise TargetError(
@@ -270,7 +269,7 @@ def is_copy(tree: Tree, element: Node) -> bool:
 
 def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
     """Yield each position in an element after which a comment may begin: the end of the element, or
-    of each value in it. Yield nothing for an alias, or for an element in flow style.
+    the end of each value in it. Yield nothing for an alias, or for an element in flow style.
     """
     if element.kind == "alias":
         return
@@ -296,12 +295,12 @@ def with_updated_copies(
     added: Collection[str],
 ) -> Tree:
     """Return the tree without the copies whose origin is gone, and with the right origin comment on
-    each other copy.
+    the remaining copies.
 
     A copy is an element with an origin comment (`# from the Application`). The elements whose keys
     are in `added` are new copies, which have no comment yet. A copy's origin is the element with
     the same key in the lower layer, which is the spec or the common file. `key_of` returns an
-    element's key, or None for the image's own elements, which lose their comment.
+    element's key, or None for the image's own elements, whose comments are removed.
     """
     if lower_layer.copied:
         tree = _without_outdated_copies(tree, section, lower_layer, key_of)
@@ -316,7 +315,7 @@ def with_updated_copies(
         elif lower_layer.copied and key in lower_layer.origins:
             _, new_comment = lower_layer.origins[key]
         else:
-            continue  # the list has no copies, or this one could not be removed
+            continue  # the list gets no copies, or this copy could not be removed
         splices += _comment_change(tree, element, old_comment, new_comment)
     return checked(tree, splices, {}) if splices else tree
 
@@ -374,14 +373,16 @@ def _comment_change(
 
 
 def _section(target: Target) -> Section:
-    """Return the section that the target's override file has: for a plugin or for Helm."""
+    """Return the section in the target's override file:
+    the one for a plugin or the one for Helm.
+    """
     return PLUGIN if target.kind == "plugin-override" else HELM
 
 
 def _element_names(target: Target) -> Keys:
-    """Return the names of the image's elements: of parameters, or of plugin variables.
+    """Return the names of the image's elements, which are parameters or plugin variables.
 
-    Raises AnnotationError if the annotations do not say clearly which element has the tag.
+    Raises AnnotationError if the annotations do not make clear which element has the tag.
     """
     keys = target.keys
     if _section(target) == HELM:
@@ -394,8 +395,8 @@ def _element_names(target: Target) -> Keys:
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the names of the Helm parameters to write: either of the parameter for the whole
-    reference, or of those for the name, the tag, and the digest ("" if there is none).
+    """Return the names of the Helm parameters to write: either the one for the whole reference, or
+    those for the name, the tag, and the digest ("" if there is none).
 
     Raises AnnotationError if the name and the tag have the same parameter.
     """
@@ -425,8 +426,8 @@ def _spec_elements(target: Target) -> Sequence[Parameter]:
 def _field(element: Node, name: str) -> Node | None:
     """Return the node of an element's field, or None if it is missing.
 
-    A field with exactly this name comes first. Argo CD ignores case in field names, so otherwise
-    the first one with another case counts.
+    A field with exactly this name is preferred. Argo CD ignores case in field names, so otherwise
+    the first field that differs only in case is returned.
     """
     element = resolved(element)
     if element.kind != "mapping":
@@ -471,7 +472,7 @@ def read(files: Files, target: Target) -> Reading:
     """Return the image according to its elements in the override file.
 
     The reading is not sound (the elements must be rewritten) if one of the image's elements appears
-    twice with different values, or if YAML or `helm --set` converts its value to a number or a
+    twice with different values, or if YAML or `helm --set` turns its value into a number or a
     boolean.
     """
     section = _section(target)
@@ -490,8 +491,8 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]) -> set[str]:
-    """Return the names of the elements that appear twice with different values, and of those with a
-    value that YAML or `helm --set` converts to a number or a boolean.
+    """Return the names of the elements that appear twice with different values, or whose value YAML
+    or `helm --set` turns into a number or a boolean.
     """
     unsound_names = set[str]()
     for element in elements(tree, section):
@@ -503,7 +504,7 @@ def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]
         first_value = first_values.setdefault(parameter.name, parameter.value)
         if parameter.value != first_value:
             unsound_names.add(parameter.name)
-        # Without forceString, Argo CD uses `--set`, and Helm converts such a value to a number or a
+        # Without forceString, Argo CD uses `--set`, and Helm turns such a value into a number or a
         # boolean: 12345678 becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD uses
         # `--set-string`.
         uses_set = section == HELM and not parameter.force_string
@@ -521,7 +522,7 @@ def read_below(files: Files, target: Target) -> Reading:
     parameters = _spec_elements(target)
     if target.kind.endswith("-override"):
         parameters = []
-        # Without `carry`, which would include the spec's elements even if Argo CD ignores them.
+        # Leave out `carry`, which would include the spec's elements even if Argo CD ignores them.
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             parameters = [parameter for parameter, _ in lower_layer.origins.values()]
@@ -561,14 +562,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """Return the file with the image's elements, and copies of the other elements of the
     Application's spec and of the common file (`.argocd-source.yaml`).
 
-    Each copy has a comment that says where it was copied from. It is updated when the original
+    Each copy has a comment that says where it was copied from. A copy is updated when the original
     changes, and removed when the original is removed. All other elements are left unchanged.
     """
     section = _section(target)
     names = _element_names(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
-    # Two sets of wanted elements, by name: those of the image, and copies of the lower layer's.
+    # Two sets of wanted elements, by name: the image's own elements, and copies of the lower
+    # layer's elements.
     own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
     wanted_copies: dict[str, Parameter] = {}
@@ -580,7 +582,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         name = _text(element, "name")
         if name in own_elements:
             return own_elements[name]
-        # A person's element remains as it is, even if the lower layer has one with this name.
+        # A person's element is left unchanged, even if the lower layer has an element with this
+        # name.
         return wanted_copies.get(name) if is_copy(tree, element) else None
 
     def key_of(element: Node) -> str | None:
@@ -624,7 +627,7 @@ def _own_elements(
     old_digest = ""
     if is_helm:
         old_digest = known_digest(files, target, keys, old_parameters or target.source.parameters)
-    name_key = keys.spec or keys.name  # the element that has the image's name
+    name_key = keys.spec or keys.name  # the element with the image's name
     spellings = [
         parameter.value
         for parameter in (*old_parameters, *_spec_elements(target))
@@ -686,7 +689,7 @@ def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
     """
-    # Each added line moves the nodes after it, so the tree is searched again.
+    # Each added line moves the nodes after it, so search the tree again.
     while missing_field := _first_missing_field(tree, section, wanted_content):
         element, field, data = missing_field
         tree = add(tree, require_unshared(tree, element), {field: data})
@@ -694,11 +697,11 @@ def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> 
 
 
 def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
-    """Return whether a value differs from the wanted one, or is not a string. If no element is
-    wanted (None), return whether it is neither a string nor null.
+    """Return whether a value differs from the wanted one or is not a string. If `wanted` is None,
+    return whether the value is neither a string nor null.
 
-    A value that is not a string (`1.10`, `true`) breaks the whole Application, even if it was
-    written by a person: Argo CD cannot generate the manifests.
+    A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a person
+    wrote it, because Argo CD cannot generate the manifests.
     """
     if current.kind != "scalar":
         return False
@@ -727,9 +730,9 @@ def _first_missing_field(
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     """Return the elements of the Application's spec or `.argocd-source.yaml` that have no effect,
-    and that no update of the override file would bring back: the changed and the hidden ones.
+    and that an update of the override file would not restore: the changed and the hidden ones.
 
-    Elements of the image are not included.
+    The image's own elements are not included.
     """
     if target.carry is False:  # the user does not want copies, so nothing is missing
         return ()
@@ -740,7 +743,7 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
 
-    # Changed: the file has the element with different fields, and it is not a copy, which the next
+    # Changed: the file has the element with different fields, but not as a copy, which the next
     # update would correct. `managed` has the names that any entry of the Application writes.
     written_names = own_names.union(target.managed)
     changed: dict[str, Stray] = {}  # by name, which may appear twice in the file

@@ -1,14 +1,13 @@
-"""Reads and writes an Application's state file,
-with the state for each file and alias.
+"""Reads and writes an Application's state file, which has a state for each file and alias.
 
 Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the
 first write-back file, so that two Argo CD instances that use the same repository and Application
 name do not share state.
 
 People may read, edit, and revert the file. Its content is YAML, but its name does not end in
-`.yaml`, because Argo CD's directory sources would apply it as a manifest. Values are read as
+`.yaml`, because Argo CD's directory sources would then apply it as a manifest. Values are read as
 strings: an unquoted `1.10` is the tag 1.10, not a number. The file is written in a fixed form.
-Comments at the beginning are kept. An unknown key belongs to a newer version: it is ignored and
+Comments at the beginning are kept. Unknown keys belong to a newer version, so they are ignored, but
 kept.
 """
 
@@ -36,7 +35,8 @@ _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 _CORE = "tag:yaml.org,2002:"
 _TYPED = set(",[]{}#:\n")  # a plain scalar with one of these can change its meaning in flow style
 _LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
-# A mapping's known keys, each with the shape of the mapping below it; None for a value or a list
+# A mapping's known keys, each with the shape of the mapping below it, or None for a value or a
+# list.
 _Shape = Mapping[str, "_Shape | None"]
 ANY = ""  # in a shape, matches any key
 _HOLD: _Shape = dict.fromkeys(("reason", "by", "at", "until"))
@@ -62,10 +62,10 @@ _MISPLACED = (
 _TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a 64-bit number
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
-# A lone surrogate is a byte from a command-line argument that was not UTF-8.
+# A lone surrogate stands for a byte in a command-line argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# A state file's content as nested mappings, lists, and strings. A Node in it is the value of a key
-# that only a newer version of Image Update knows, and is kept unchanged.
+# A state file's content as nested mappings, lists, and strings. If it contains a Node, that is the
+# value of a key that only a newer version of Image Update knows, and it is kept unchanged.
 FileData = Mapping[str, object]
 
 
@@ -87,7 +87,7 @@ def states_of(tree: Tree) -> dict[str, State]:
 
 
 def _refuse_anchors(tree: Tree) -> None:
-    """Raise TargetError for an anchor or an alias, because they would link lines that must change
+    """Raise TargetError for an anchor or an alias, because these would link lines that must change
     independently.
     """
     for node in walk(tree.root):
@@ -119,8 +119,8 @@ def _file_state(tree: Tree, node: Node, path: str) -> State:
 
 
 def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
-    """Return an image's memory: what the state file remembers about it, in the mapping below its
-    alias.
+    """Return an image's memory, which is what the state file remembers about it in the mapping
+    below its alias.
 
     The keys are `written`, `replaced`, `failed`, `hold`, `deferred`, and `rollback`. Raises
     TargetError for a mistake in one of them.
@@ -141,8 +141,8 @@ def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
 def _hold_below_key(tree: Tree, node: Node) -> Hold | None:
     """Return the hold (an order to keep the current version), or None if the key is missing.
 
-    Raises TargetError for a hold that is empty or has no reason. It does not count as "no hold",
-    because the held images must not change.
+    Raises TargetError for a hold that is empty or has no reason. Such a hold does not count as "no
+    hold", because the held images must not change.
     """
     if node is NOTHING:
         return None
@@ -158,7 +158,7 @@ def _hold_below_key(tree: Tree, node: Node) -> Hold | None:
 def _build_below_key(tree: Tree, node: Node, key: str) -> Written | None:
     """Return the build below a key (`written` or `deferred`), or None if it has no fields.
 
-    Raises TargetError if its sequence is not a number.
+    Raises TargetError if the build's sequence is not a number.
     """
     fields = _fields(tree, node, key, _WRITTEN)
     texts = _texts_of_fields(tree, fields)
@@ -227,7 +227,7 @@ def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]
     """Return the value of each known key in a mapping. A missing key has the value `NOTHING`.
 
     `name` is the mapping's name, for messages. Raises TargetError for a key that resembles a known
-    key or a key of another place in the file, because a misspelled hold would have no effect.
+    key, or a key from elsewhere in the file, because a misspelled hold would have no effect.
     """
     children = _children(tree, node, name)
     known_stems = _STEMS | {_stem(word) for word in known}
@@ -243,7 +243,7 @@ def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]
 
 
 def _stem(key: str) -> str:
-    """Return what similar keys have in common: no plural, only lowercase, and no white space or
+    """Return what similar keys have in common: the singular in lowercase, without whitespace and
     invisible characters.
     """
     letters = [letter for letter in key.lower() if letter.isprintable() and not letter.isspace()]
@@ -287,7 +287,7 @@ def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
 
 
 def _kind_in_words(node: Node) -> str:
-    """Return the node's kind, for a message: "a list"."""
+    """Return the node's kind for a message, such as "a list"."""
     if node.tag and node.kind == "scalar":
         return f"tagged {node.tag}"
     return {
@@ -298,12 +298,12 @@ def _kind_in_words(node: Node) -> str:
 
 
 def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
-    """Return an error that begins with the node's line."""
+    """Return an error whose message begins with the node's line."""
     return TargetError(f"line {tree.line(node)}: {problem}", hint=hint)
 
 
 def with_keys_of_newer_versions(tree: Tree, data: FileData) -> FileData:
-    """Return the data to write, with the file's unknown keys, which only a newer version of Image
+    """Return the data to write, plus the file's unknown keys, which only a newer version of Image
     Update knows.
 
     When a hold, a build, or a rollback is removed, the unknown keys in it are also removed.
@@ -312,10 +312,10 @@ def with_keys_of_newer_versions(tree: Tree, data: FileData) -> FileData:
 
 
 def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
-    """Return the data of one mapping, with the unknown keys of the same mapping in the file.
+    """Return the data of one mapping, plus the unknown keys of the same mapping in the file.
 
     `node` is the mapping in the file, and `data` is what will be written instead. `shape` has the
-    known keys: those below it are handled in the same way.
+    known keys. Mappings below them are handled in the same way.
     """
     combined = dict(data)
     if node.kind != "mapping":
@@ -336,7 +336,7 @@ def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
         # A hold, a build, or a rollback. The items of a collection are not records.
         is_record = not allows_any_key and not is_collection
         is_removed = is_record and inner_data is None
-        if is_removed:  # its unknown keys go with it
+        if is_removed:  # its unknown keys are removed with it
             continue
         # Everything else may have unknown keys, even if no data is left for it.
         known_data = inner_data if isinstance(inner_data, Mapping) else {}
@@ -357,7 +357,7 @@ def _instant(name: str, text: str) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """Replace each surrogate with U+FFFD.
+    """Return the text with each surrogate replaced with U+FFFD.
 
     Python uses surrogates for non-UTF-8 bytes in an argument, and files cannot contain them.
     """
@@ -366,7 +366,7 @@ def without_surrogates(text: str) -> str:
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
     """Return the states as nested mappings, lists, and strings, in the file's order and without
-    empty values: `{"files": {<file>: {"images": {<alias>: {"written": {"tag": "1.2"}}}}}}`.
+    empty values, such as `{"files": {<file>: {"images": {<alias>: {"written": {"tag": "1.2"}}}}}}`.
 
     Times are normalized. Raises TargetError if a time is invalid, or a sequence has more than 20
     digits.
@@ -424,8 +424,8 @@ def _as_stored(data: FileData) -> dict[str, object]:
 
 
 def in_fixed_form(tree: Tree, data: FileData) -> str:
-    """Return the text with all lines rewritten in the fixed form, below the comments at its
-    beginning.
+    """Return the text with the comments at its beginning, and below them, the data in the fixed
+    form.
     """
     head = []
     for line in tree.text.splitlines():
@@ -452,8 +452,8 @@ def in_flow(data: object) -> str:
 
 
 def _node_in_flow(node: Node) -> str:
-    """Return a node as YAML on one line, with its tags. A scalar remains plain if it cannot change
-    its meaning on this line.
+    """Return a node as YAML on one line, with its tags. A plain scalar remains plain if that cannot
+    change its meaning on this line.
     """
     tag = node.tag
     if tag.startswith(_CORE):
@@ -470,8 +470,8 @@ def _node_in_flow(node: Node) -> str:
 
 
 def _lines(data: FileData) -> list[str]:
-    """Return the data as lines of YAML in block style, one key or item per line. Nodes in the data
-    are on one line.
+    """Return the data as lines of YAML in block style, one key or item per line. A node in the data
+    takes one line.
     """
     lines: list[str] = []
     for key, value in data.items():
@@ -508,7 +508,7 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     """Return a state file's text with these states instead of its own, or "" if nothing is left to
     store and the file must be removed.
 
-    The text is unchanged if it already has these states, in any form. Keys from newer versions are
+    The text is unchanged if it already has these states in any form. Keys from newer versions are
     kept. Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     wanted_data = data_of(states)
@@ -528,8 +528,8 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
 
 
 def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> None:
-    """Parse a new state file's text, and raise TargetError if it does not have the data that was
-    to be written.
+    """Raise TargetError if a new state file's text, when parsed, does not have the data that was to
+    be written.
 
     `state_data` are the states, and `all_data` also has the keys from newer versions.
     """
@@ -545,7 +545,7 @@ def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> N
 
 
 def _sorted(data: object) -> object:
-    """Return the same data with sorted keys, so that comparisons ignore their order."""
+    """Return the same data with sorted keys, so that comparisons ignore the order of keys."""
     if not isinstance(data, Mapping):
         return data
     return {key: _sorted(value) for key, value in sorted(data.items())}
@@ -554,8 +554,8 @@ def _sorted(data: object) -> object:
 def _state_tree(text: str) -> Tree:
     """Return the tree of a state file's text.
 
-    Raises TargetError with the fix if it is not YAML, is too large, or has a line break that only
-    some readers accept.
+    Raises a TargetError with the fix if the text is not YAML, is too large, or has a line break
+    that only some readers recognize.
     """
     if len(text) > LARGEST:
         raise TargetError("the state file is larger than 1 MB", hint=_CORRECT)
@@ -569,9 +569,9 @@ def _state_tree(text: str) -> Tree:
 
 
 def _refuse_conflict(text: str, error: TargetError) -> None:
-    """Raise TargetError if the text has the signs of a merge conflict, such as `<<<<<<< HEAD`.
+    """Raise TargetError if the text shows signs of a merge conflict, such as `<<<<<<< HEAD`.
 
-    `error` says that the text could not be parsed.
+    `error` is the error from parsing the text.
     """
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(_CONFLICT[0]):

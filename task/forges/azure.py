@@ -1,8 +1,8 @@
 """Azure DevOps Services and Server (REST API 7.1): labels, reviewers, drafts, and auto-complete,
 but no assignees.
 
-learn.microsoft.com/rest/api/azure/devops/git. Lists truncate descriptions to 400 characters. For an
-invalid token, the response is a sign-in page with a success status.
+learn.microsoft.com/rest/api/azure/devops/git. Descriptions in lists are truncated to 400
+characters. For an invalid token, the response is a sign-in page with a success status.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ _NOT_NOW = (400, 403, 409)  # statuses of a request that is no longer open
 
 
 class AzureClient(Client):
-    """Adds the API version to each request, and recognizes Azure's sign-in page."""
+    """A client for Azure's API that adds the API version to each request, and recognizes the
+    sign-in page.
+    """
 
     repository = "/{1}/_apis/git/repositories/{2}"
     page = ("webUrl",)
@@ -72,8 +74,8 @@ class AzureClient(Client):
         return basic(token.user, token.secret)
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send an HTTP request to Azure, and return the response. `more` has the other arguments of
-        `Client.ask`.
+        """Send an HTTP request to Azure, and return the response. `more` contains the other
+        arguments of `Client.ask`.
 
         If a Server is too old for the API version, retry with the Server's own version. Raises the
         errors of `Client.ask`, and `CredentialsError` if the response is Azure's sign-in page.
@@ -84,7 +86,7 @@ class AzureClient(Client):
             self.version = supported[1].decode() if supported else "6.0"  # as of Server 2020
             answer = self._ask_with_version(method, path, what, more)
 
-        # a status of 400 may have meant an unsupported version, so it is raised only now
+        # a 400 could have meant an unsupported version, so raise it only now
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.error_for(answer, what)
@@ -105,7 +107,7 @@ class AzureClient(Client):
         """Send an HTTP request with the API version as a parameter, and return the response. A
         status of 400 is returned, not raised.
 
-        `more` has the other arguments of `Client.ask`.
+        `more` contains the other arguments of `Client.ask`.
         """
         params = more.get("params") or {}
         expected_statuses = more.get("expected", ())
@@ -117,7 +119,7 @@ class AzureClient(Client):
         return super().ask(method, path, what, **options)
 
     def error_for(self, answer: Response, what: str) -> TaskError:
-        """Return the error for a response with a status of 300 and above.
+        """Return the error for a response with a status of 300 or above.
 
         A redirect leads to the sign-in page, which means that the token was rejected.
         """
@@ -126,7 +128,7 @@ class AzureClient(Client):
         return super().error_for(answer, what)
 
     def _sign_in_page_error(self, what: str) -> TaskError:
-        """Return the error for a response that is Azure's sign-in page instead of an answer."""
+        """Return the error for a response that is Azure's sign-in page instead of a result."""
         host = self.reach.place.host
         return CredentialsError(
             f"{host} returned its sign-in page: could not {what}",
@@ -155,8 +157,8 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
         """
         response = self._client.json(
             "GET",
@@ -183,7 +185,7 @@ class Azure(Host):
             if is_open:
                 chosen = pull
                 break
-        # the list truncates descriptions, so read the request alone
+        # the list truncates descriptions, so read the request on its own
         return self.read_completely(numbered(dig(chosen, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
@@ -218,7 +220,7 @@ class Azure(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and the head branch in Azure's data about a pull request."""
+        """Return the base and head branches in Azure's data about a pull request."""
         base = dig(pull, "targetRefName")
         head = dig(pull, "sourceRefName")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
@@ -254,7 +256,8 @@ class Azure(Host):
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Change a pull request's title and text, and return Azure's new data about it.
 
-        Azure rejects a change of a request that is no longer open. Then return its current data.
+        Azure rejects changes to a request that is no longer open. In that case, return its current
+        data.
         """
         number = self.to_proposed(pull).number
         what = f"update pull request {number}"
@@ -276,7 +279,7 @@ class Azure(Host):
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Add the proposal's reviewers and labels that the pull request does not have, and set
-        auto-complete. Return the request in our form, and as Azure's data.
+        auto-complete. Return the request both in our format and as Azure's data.
 
         Failures become notes (sentences that are shown with the request).
         """
@@ -338,7 +341,7 @@ class Azure(Host):
             f"read the branch {head}",
             params={"filter": f"heads/{head}"},
         )
-        # the filter also matches branches whose names only begin with `head`
+        # the filter also matches branches whose names merely begin with `head`
         for ref in elements(response, "value"):
             if dig(ref, "name") == f"refs/heads/{head}":
                 return dig(ref, "objectId")
@@ -362,9 +365,9 @@ class Azure(Host):
                 )
 
     def _identity(self, name: str) -> str:
-        """Return the id of the only user or group (an identity) with this name or address.
+        """Return the id of the user or group (an identity) with this name or address.
 
-        Raises `ForgeError` if there is none, or more than one.
+        Raises `ForgeError` if there is no match, or more than one.
         """
         response = self._people.json(
             "GET",
@@ -376,7 +379,7 @@ class Azure(Host):
                 "queryMembership": "None",
             },
         )
-        # Azure also returns identities with similar names, which count only if no name is equal
+        # Azure also returns identities with similar names: use these only without an exact match
         found = elements(response, "value")
         exact = [identity for identity in found if name.casefold() in _names_of_identity(identity)]
         ids = {dig(identity, "id") for identity in exact or found} - {""}
@@ -389,12 +392,13 @@ class Azure(Host):
 
     def _auto_complete(self, pull: Any, request: Proposed, proposal: Proposal) -> None:
         """Set auto-complete on a pull request: Azure merges it once all required policies are met,
-        with the first merge type that they allow.
+        using the first merge type that the policies allow.
         """
         policies = self._policies(dig(pull, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
 
-        # Azure also waits for optional policies, which may never be met, unless they are listed.
+        # Azure also waits for optional policies, which may never be met, unless they are listed
+        # here.
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
         optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # not bool
         if optional_ids:
@@ -409,7 +413,7 @@ class Azure(Host):
             f"{self._path}/pullrequests/{path_part(request.number)}",
             "set auto-complete",
             json={
-                # Azure merges in the name of this person: whoever opened the request
+                # Azure merges on behalf of this person: whoever opened the request
                 "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
                 "completionOptions": options,
             },
@@ -523,12 +527,12 @@ class AzureComments(Comments):
         return f"{self._path}/pullRequests/{path_part(request)}/threads"
 
     def _page(self, request: str, thread: str) -> str:
-        """Return the URL of a comment's page. Azure's responses only have the API URL."""
+        """Return the URL of a comment's page. Azure's responses contain only the API URL."""
         return f"{self.place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:
-    """Return the base URL of the API for looking up people. `api` is the base URL for everything
+    """Return the base URL of the API for looking up people. `api` is the base URL of everything
     else.
 
     Azure DevOps Services (dev.azure.com) has a separate host for people. A Server has one URL for
@@ -540,8 +544,8 @@ def identities_api(api: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Azure, except for the host. `remote` is its URL, and `root`
-    the URL of the host's web pages.
+    """Return a repository's address on Azure, without the host. `remote` is its URL, and `root` the
+    URL of the host's web pages.
 
     The path is ORGANIZATION/PROJECT/_git/REPOSITORY. On a Server, the organization is the last part
     of the collection's path.
@@ -554,20 +558,20 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     error = no_repository_error(
         "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
     )
-    # `_git` has to be the last part but one: only the repository's name comes after it
+    # `_git` must be the second-to-last part: only the repository's name comes after it
     if "_git" not in parts or parts.index("_git") != len(parts) - 2:
         raise error
     *before_git, _git, repository = parts
 
     # https://acme.visualstudio.com/DefaultCollection/project/_git/repository
     if remote.host.endswith(".visualstudio.com"):
-        root = "https://dev.azure.com"  # such a URL is an older form of this one
+        root = "https://dev.azure.com"  # an older form of dev.azure.com URLs
         organization = remote.host.partition(".")[0]
         folders = [part for part in before_git if part.lower() != "defaultcollection"]
         before_git = [organization, *folders]
     if not before_git:
         raise error
-    if len(before_git) == 1:  # the project is omitted because it has the repository's name
+    if len(before_git) == 1:  # the URL omits the project if it has the same name
         before_git.append(repository)
 
     *server_path, organization, project = before_git
@@ -575,7 +579,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
-    """Return the address of a repository below the URL `root`, except for the host."""
+    """Return the address of a repository below the URL `root`, without the host."""
     organization_url = web_below(root, (organization,))
     return ForgeAddress(
         forge="azure",
@@ -589,7 +593,7 @@ def _address(root: str, organization: str, project: str, repository: str) -> For
 KIND = ForgeKind(
     name="azure",
     hosts=("dev.azure.com",),
-    host_ends=(".visualstudio.com",),  # each customer has their own host
+    host_ends=(".visualstudio.com",),  # each customer has its own host
     client=Azure,
     place=_place,
     comments=AzureComments,

@@ -1,7 +1,7 @@
 """Bitbucket Cloud (REST API 2.0): no labels, assignees, or auto-merge.
 
 developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. It differs from other forges in
-two ways: lists do not include reviewers, and opening a second request for a branch is not an error
+two ways: lists do not include reviewers, and opening a second request for a branch does not fail,
 but changes the open request's title.
 """
 
@@ -35,7 +35,7 @@ from task.retry import until
 from task.urls import origin, path_part
 
 BARE = "x-token-auth"  # Git's username for a project, repository, or workspace token
-# Missing from both Bitbucket Cloud and Data Center, with messages for people.
+# What Bitbucket Cloud and Data Center both lack, with messages for people.
 WITHOUT = {
     "labels": "Bitbucket pull requests have no labels",
     "assignees": "Bitbucket pull requests have no assignees: add them as reviewers",
@@ -61,8 +61,8 @@ class BitbucketClient(Client):
     """A client for the API of Bitbucket Cloud or Data Center."""
 
     def login(self) -> Mapping[str, str]:
-        """Return the authentication header: Bearer for an access token alone, else Basic for a
-        username with a password or token.
+        """Return the authentication header: Bearer for an access token without a username, else
+        Basic for a username with a password or token.
         """
         token = self.reach.token
         if token.user in ("", BARE):
@@ -71,7 +71,7 @@ class BitbucketClient(Client):
 
 
 class CloudClient(BitbucketClient):
-    """Bitbucket returns 401 for a bare token that needs a username, so the hint mentions it."""
+    """A client for Bitbucket Cloud, which returns 401 for a bare token that needs a username."""
 
     repository = "/repositories/{}/{}"
     page = ("links", "html", "href")
@@ -107,8 +107,8 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
         """
         requests = self._requests(base, head)
         # the repository's name is part of the query, so query again if the name has changed
@@ -126,7 +126,7 @@ class BitbucketCloud(Host):
         return self.to_proposed(chosen)
 
     def _update_name(self) -> bool:
-        """If Bitbucket reported a new name of the repository, use it from now on, and return
+        """If Bitbucket has reported a new name for the repository, use it from now on, and return
         True.
         """
         page_parts = self._client.moved_to.split("/")  # …/workspace/repository
@@ -138,7 +138,7 @@ class BitbucketCloud(Host):
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return Bitbucket's data about the pull requests from `head` into `base`, newest first."""
-        # without a state, Bitbucket only lists open requests
+        # without a state, Bitbucket lists only open requests
         states = " OR ".join(f"state = {_query_string(state)}" for state in _STATES)
         conditions = (
             f"source.repository.full_name = {_query_string(self._name)}",
@@ -166,7 +166,7 @@ class BitbucketCloud(Host):
     def read_completely(self, number: str) -> Proposed:
         """Return a pull request with the full id of its merge commit."""
         request = super().read_completely(number)
-        short_commit = request.merge_commit  # Bitbucket only returns the first twelve digits
+        short_commit = request.merge_commit  # Bitbucket returns only the first twelve digits
         if not short_commit:
             return request
         commit = self._client.json(
@@ -190,7 +190,7 @@ class BitbucketCloud(Host):
         merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
 
         # Bitbucket returns only the first 12 digits of the commit. If our text describes this
-        # commit, it has the full id.
+        # commit, the text contains the full id.
         body = dig(pull, "description")
         our_commit = described(body)
         head_commit = dig(pull, "source", "commit", "hash")
@@ -208,7 +208,7 @@ class BitbucketCloud(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and the head branch in Bitbucket's data about a pull request."""
+        """Return the base and head branches in Bitbucket's data about a pull request."""
         return dig(pull, "destination", "branch", "name"), dig(pull, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
@@ -216,7 +216,7 @@ class BitbucketCloud(Host):
 
         Raises `AlreadyThere` if one is already open for this branch.
         """
-        # if a newer build has opened one, this query would change that request's title
+        # if a newer build has opened a request, the POST below would change that request's title
         newer_request = self._opened_by_a_newer_build(proposal)
         if newer_request:
             raise AlreadyThere(newer_request)
@@ -235,7 +235,7 @@ class BitbucketCloud(Host):
             f"open a pull request from {proposal.head} into {proposal.base}",
         )
         request = self.to_proposed(pull)
-        # if one was already open, Bitbucket has changed only its title, and not its text
+        # if a request was already open, Bitbucket has changed only its title, not its text
         has_our_text = has_same_text(request, proposal)
         if not has_our_text:
             raise AlreadyThere(request)
@@ -250,7 +250,7 @@ class BitbucketCloud(Host):
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Add the proposal's reviewers that the pull request does not have. Reviewers are never
-        removed. Return the request in our form, and as Bitbucket's data.
+        removed. Return the request both in our format and as Bitbucket's data.
 
         If Bitbucket rejects one reviewer, it does not add the others either. Failures become notes
         (sentences that are shown with the request).
@@ -303,7 +303,7 @@ class BitbucketCloud(Host):
         """Return the open pull request if the head branch has a newer commit than the proposal,
         else None. The request's `head_commit` is then the newer commit.
 
-        Another run has pushed that commit. It may still be opening its request, so wait a moment.
+        Another run has pushed that commit, and may still be opening its request, so wait a moment.
         """
         our_commit = described(proposal.body)
         if not our_commit:
@@ -314,7 +314,7 @@ class BitbucketCloud(Host):
         find_newest = partial(self.newest, proposal.base, proposal.head)
         newest = until(
             lambda request: request is not None and request.state == "open",
-            None,  # so the first query comes after the first pause
+            None,  # so that the first query comes after the first pause
             find_newest,
             _PAUSES,
         )
@@ -338,7 +338,7 @@ class BitbucketCloud(Host):
                 f"update pull request {number}",
             )
         except ForgeError:
-            # Bitbucket rejects a change of a request that is no longer open
+            # Bitbucket rejects changes to a request that is no longer open
             current = self.to_proposed(self.fetch(number))
             if current.state == "open":
                 raise
@@ -375,9 +375,9 @@ class BitbucketCloud(Host):
         return uuids
 
     def _uuid(self, name: str) -> str:
-        """Return the UUID of the only workspace member with this nickname or account id.
+        """Return the UUID of the workspace member with this nickname or account id.
 
-        Raises `ForgeError` if there is none, or more than one.
+        Raises `ForgeError` if there is no match, or more than one.
         """
         workspace, _repository = self.place.project
         for field in ("nickname", "account_id"):
@@ -476,8 +476,8 @@ def _query_string(text: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Bitbucket, except for the host. `remote` is its URL, and
-    `root` the URL of the host's web pages.
+    """Return a repository's address on Bitbucket, without the host. `remote` is its URL, and `root`
+    the URL of the host's web pages.
     """
     if len(remote.parts) != 2:
         raise no_repository_error("Bitbucket", "https://bitbucket.org/workspace/repository")

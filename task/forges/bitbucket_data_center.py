@@ -45,7 +45,7 @@ _STATES: dict[str, Any] = {
 }
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE = 50
-_PAGES = 5  # pages of a head branch's requests
+_PAGES = 5  # pages of a head branch's requests to read
 _CONFLICT = 409
 _UNAUTHORIZED = 401
 _HEADS = "refs/heads/"
@@ -53,7 +53,7 @@ _PAGE_OF_REPOSITORY = re.compile(r"/(projects|users)/([^/]+)/repos/([^/]+)")
 
 
 class DataCenterClient(BitbucketClient):
-    """Bitbucket also returns 401 for an authenticated user without the permission."""
+    """A client for Bitbucket Data Center, which also returns 401 for a missing permission."""
 
     repository = "/projects/{}/repos/{}"
     page = ("links", "self", 0, "href")
@@ -61,7 +61,7 @@ class DataCenterClient(BitbucketClient):
     def error_for(self, answer: Response, what: str) -> TaskError:
         """Return the error for a rejected request.
 
-        Status 401 may also mean that an authenticated user does not have the permission.
+        A status of 401 may also mean that an authenticated user lacks the permission.
         """
         error = super().error_for(answer, what)
         if answer.status != _UNAUTHORIZED:
@@ -86,8 +86,8 @@ class BitbucketDataCenter(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
         """
         newest_closed: Proposed | None = None
         for pull in self._requests(head):
@@ -128,7 +128,7 @@ class BitbucketDataCenter(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and the head branch in Bitbucket's data about a pull request."""
+        """Return the base and head branches in Bitbucket's data about a pull request."""
         base = dig(pull, "toRef", "id")
         head = dig(pull, "fromRef", "id")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
@@ -174,7 +174,7 @@ class BitbucketDataCenter(Host):
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Add the proposal's reviewers that the pull request does not have, and request auto-merge.
-        Return the request in our form, and as Bitbucket's data.
+        Return the request both in our format and as Bitbucket's data.
 
         Reviewers are never removed. Failures become notes (sentences that are shown with the
         request).
@@ -269,7 +269,7 @@ class BitbucketDataCenter(Host):
         """Return the reviewers' names without those that Bitbucket rejects in its `answer`. The
         omitted names become a note.
 
-        If Bitbucket does not say whom it rejects, omit everyone.
+        If Bitbucket does not say which reviewers it rejects, omit all of them.
         """
         rejected: set[str] = set()
         for error in _errors(answer):
@@ -292,7 +292,7 @@ class BitbucketDataCenter(Host):
         Raises `ForgeError` before version 8.15: an older Bitbucket ignores `autoMerge`, and would
         merge without waiting for checks.
         """
-        self._check_auto_merge_version()  # called only for its error
+        self._check_auto_merge_version()  # called only for the error that it raises
         version = {"version": pull.get("version")}  # Bitbucket rejects an outdated version
         what = "request auto-merge"
         answer = self._client.ask(
@@ -321,7 +321,7 @@ class BitbucketDataCenter(Host):
             )
 
     def _present_names(self) -> tuple[str, str]:
-        """Return the current names of the project (or `~user`) and the repository."""
+        """Return the current names of the project (or `~user`) and of the repository."""
         # after a rename, they are in the URL of the repository's new page
         new_page = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
         if new_page is None:
@@ -447,8 +447,8 @@ def _reviewer_names(pull: Any) -> list[str]:
 
 
 def _repository(ref: Any) -> tuple[str, str]:
-    """Return the project and the repository of a pull request's source or target, in lowercase; ""
-    for each that is missing.
+    """Return the project and repository of a pull request's source or target, in lowercase. Each is
+    "" if it is missing.
     """
     project = dig(ref, "repository", "project", "key")
     slug = dig(ref, "repository", "slug")
@@ -456,11 +456,11 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Bitbucket, except for the host. `remote` is its URL, and
-    `root` the URL of the host's web pages.
+    """Return a repository's address on Bitbucket, without the host. `remote` is its URL, and `root`
+    the URL of the host's web pages.
 
-    Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, and ssh URLs
-    only the two names. Anything before them is the path of Bitbucket itself.
+    Clone URLs contain /scm/PROJECT/repository, page URLs /projects/PROJECT/repos/repository, and
+    ssh URLs only the two names. Anything before that is the path of Bitbucket itself.
     """
     owner, folders = _owner_and_folders(remote)
     repository = remote.parts[-1]
@@ -480,8 +480,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
-    """Return the project or `~user` in a repository's URL, and the folders at the URL's start that
-    are the path of Bitbucket itself.
+    """Return the project or `~user` in a repository's URL, and the leading folders of the URL's
+    path that belong to Bitbucket itself.
 
     Raises `Malformed` if the URL is not a repository on Bitbucket.
     """
@@ -494,7 +494,7 @@ def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
         return owner, folders
     if len(parts) >= 2:
         *folders, owner, _repository = parts
-        if remote.ssh:  # an ssh URL does not have the path of the web pages
+        if remote.ssh:  # an ssh URL does not contain the path of the web pages
             return owner, ()
         if not folders or folders[-1] == "scm":
             return owner, folders[:-1]  # without `scm`

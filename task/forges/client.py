@@ -1,5 +1,5 @@
-"""A client for the API of a forge (a Git host such as GitHub): a repository's address, requests,
-and the meaning of errors.
+"""A client for the API of a forge (a Git host such as GitHub): repository addresses, requests, and
+errors.
 
 An error response becomes one of our errors, with the forge's message but without secrets.
 """
@@ -40,8 +40,8 @@ SOFTWARE = {
     "gitlab": "GitLab",
 }
 LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
-# An Application's repoURL may point to any server. A page of a hundred requests with long
-# descriptions is at most 10 MB.
+# An Application's repoURL may point to any server. A list of a hundred requests with long
+# descriptions takes at most 10 MB.
 LIMITS = Limits(
     total=60.0,
     size=16 * 1024 * 1024,
@@ -50,9 +50,9 @@ LIMITS = Limits(
 )
 _TURNS = 3
 _MOVED = (301, 307, 308)
-_LONGEST = 300  # characters of the forge's message
+_LONGEST = 300  # characters of the forge's message to show
 _UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation recommends a minute by default
-# fields that forges use for messages
+# the fields that forges use for messages
 _TEXTS = (
     "message",
     "detail",
@@ -78,7 +78,7 @@ class ForgeAddress:
 
 
 def web_below(root: str, parts: Sequence[str]) -> str:
-    """Return the URL of these path segments below a forge's root."""
+    """Return the URL with these path segments below a forge's root."""
     return "/".join((root, *map(path_part, parts)))
 
 
@@ -99,14 +99,14 @@ class ForgeToken:
 
 @dataclass(frozen=True)
 class Reach:
-    """How to reach a repository's forge. This is all that a forge is created from."""
+    """How to reach a repository's forge: everything that is needed to create its client."""
 
     place: ForgeAddress
     token: ForgeToken
     more_ca: str = ""
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
-    # called with a sentence for the user, such as: the repository has moved
+    # called with a sentence for the user, for example that the repository has moved
     warn: Callable[[str], None] = lambda _sentence: None
 
 
@@ -125,19 +125,19 @@ class Client:
 
     repository: ClassVar[str]  # a repository's path in the API, with placeholders
     headers: ClassVar[Mapping[str, str]] = {}
-    # the keys of the page in the forge's response about a repository
+    # the keys that lead to the page's URL in the forge's response about a repository
     page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
         """`needs` and `stays` are parts of error messages: the permission that a token needs, and
-        what remains done despite a failure.
+        what is kept despite a failure.
         """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
-        self.moved_to = ""  # the repository's page, if the forge reports that it was renamed
+        self.moved_to = ""  # the renamed repository's page, if the forge reports a rename
         self._needs = needs
         self._stays = stays
-        # the prefixes of the repository's addresses: the original and the current one
+        # the original and the current prefix of the repository's addresses
         self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api,
@@ -169,12 +169,12 @@ class Client:
     ) -> Response:
         """Send an HTTP request to the forge, and return the response.
 
-        `what` ends the sentence "could not …" in error messages. `repeatable` is whether the
-        request may be sent again if it fails (None means: only if the method is safe).
+        `what` completes the sentence "could not …" in error messages. `repeatable` says whether the
+        request may be sent again if it fails (None: only if the method is safe).
 
-        For a status of 300 and above that is not in `expected`, raise the error from `error_for`.
+        For a status of 300 or above that is not in `expected`, raise the error from `error_for`.
         """
-        shutdown.check()  # raises if the run has to stop
+        shutdown.check()  # raises an error if the run has to stop
         answer = self._ask_patiently(
             method,
             path,
@@ -186,15 +186,15 @@ class Client:
         if answer.status < 300 or answer.status in expected:
             return answer
         is_rate_limit = rate_limit_wait(answer) is not None
-        cause = Limited() if is_rate_limit else None  # tells callers that nothing was executed
+        cause = Limited() if is_rate_limit else None  # shows callers that nothing was executed
         raise self.error_for(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """Send an HTTP request to the forge, and return the JSON in the response, or None if its
         status is 300 or above and in `expected`.
 
-        `more` has the other arguments of `ask`. Raises the errors of `ask`, and `UnreachableError`
-        if the response is not JSON.
+        `more` contains the other arguments of `ask`. Raises the errors of `ask`, and
+        `UnreachableError` if the response is not JSON.
         """
         answer = self.ask(method, path, what, **more)
         return self.parse(answer, what) if answer.status < 300 else None
@@ -202,7 +202,7 @@ class Client:
     def parse(self, answer: Response, what: str) -> Any:
         """Return the response's JSON. Raises `UnreachableError` if it is not JSON.
 
-        `what` ends the sentence "could not …" in the error message.
+        `what` completes the sentence "could not …" in the error message.
         """
         try:
             return answer.json()
@@ -213,11 +213,11 @@ class Client:
             ) from None
 
     def error_for(self, answer: Response, what: str) -> TaskError:
-        """Return the error for a response with a status of 300 and above.
+        """Return the error for a response with a status of 300 or above.
 
         401: `CredentialsError`; 403 and 404: `RepositoryError`, with the required permission; rate
         limits, 408, and 5xx: `UnreachableError`; redirects and everything else: `ForgeError`.
-        `what` ends the sentence "could not …".
+        `what` completes the sentence "could not …".
         """
         host = self.reach.place.host
         needs = self._needs
@@ -263,8 +263,8 @@ class Client:
         )
 
     def valid_token(self) -> str:
-        """Return the hint for a rejected token. If the token has a different forge's prefix, the
-        hint says so.
+        """Return the hint for a rejected token. If the token has another forge's prefix, the hint
+        says so.
         """
         address = self.reach.place
         advice = wrong_issuer(self.reach.token.secret, address.host, SOFTWARE[address.forge])
@@ -278,7 +278,7 @@ class Client:
 
     @cached_property
     def me(self) -> str:
-        """The id of the token's owner. Used only on Gitea and GitLab, which have this address."""
+        """The id of the token's owner. Used only for Gitea and GitLab, which have this endpoint."""
         return dig(self.json("GET", "/user", "look up the API token's owner"), "id")
 
     def close(self) -> None:
@@ -286,10 +286,10 @@ class Client:
         self._http.close()
 
     def _ask_patiently(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send a request. If a rate limit was exceeded and the wait is short, wait, and send it
-        again. Return the last response.
+        """Send a request. If a rate limit was exceeded and the wait is short, send it again after
+        the wait. Return the last response.
 
-        `what` ends the sentence "could not …" in the error if there is no response.
+        `what` completes the sentence "could not …" in the error if there is no response.
         """
         for turn in range(_TURNS):
             try:
@@ -317,16 +317,16 @@ class Client:
                 url = f"{new_prefix}{url.removeprefix(old_prefix)}"
 
         answer = self._http.ask(method, url, **more)
-        if answer.status in _MOVED:  # the HTTP client only follows redirects of GET and HEAD
+        if answer.status in _MOVED:  # the HTTP client follows redirects only for GET and HEAD
             location = urljoin(url, answer.headers.get("Location", ""))
             if self._remember_rename(url, location):  # true only once
                 return self._ask_at_current_address(method, path, **more)
-        self._remember_rename(url, answer.url)  # the client followed a redirect if they differ
+        self._remember_rename(url, answer.url)  # if they differ, the client followed a redirect
         return answer
 
     def _remember_rename(self, url: str, target: str) -> bool:
         """If the redirect from `url` to `target` means that the repository was renamed, remember
-        its new address, tell the user, and return True. Only the first rename counts.
+        its new address, warn the user, and return True. Only the first rename counts.
 
         After a rename, the two URLs have the same ending. For a redirect from
         …/repos/acme/web/pulls to …/repositories/7/pulls, the repository's addresses are
@@ -359,7 +359,7 @@ class Client:
         """Set `moved_to` to the URL of the renamed repository's page, or "" if it is unknown, and
         warn the user.
 
-        The new API address may contain only a numeric id, so the page comes from the API.
+        The new API address may contain only a numeric id, so ask the API for the page.
         """
         old_page = self.reach.place.web
         try:
@@ -376,7 +376,7 @@ class Client:
 def no_response_error(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
     """Return the error for a request without a response.
 
-    `what` ends the sentence "could not …". `stays` is what remains done despite the failure.
+    `what` completes the sentence "could not …". `stays` says what is kept despite the failure.
     """
     if error.kind == "tls":
         hint = "pass its certificate authority: --ca-file FILE"
@@ -387,8 +387,8 @@ def no_response_error(error: NoAnswerError, what: str, stays: str = STAYS) -> Ta
 def rate_limit_wait(answer: Response) -> float | None:
     """Return the seconds to wait if a rate limit is the reason for this response, else None.
 
-    GitHub also returns 403 for rate limits: the primary has x-ratelimit-remaining, the secondary
-    has Retry-After or a message (docs.github.com, "Rate limits for the REST API").
+    GitHub also returns 403 for rate limits: the primary limit sets x-ratelimit-remaining, the
+    secondary limit Retry-After or a message (docs.github.com, "Rate limits for the REST API").
     """
     if answer.status == 429:
         return seconds_until_allowed(answer)
@@ -405,16 +405,16 @@ def rate_limit_wait(answer: Response) -> float | None:
 
 
 def seconds_until_allowed(answer: Response) -> float:
-    """Return the seconds until a rate limit allows the next request, from the response's headers,
-    or a minute if they do not say.
+    """Return the seconds until a rate limit allows the next request, according to the response's
+    headers, or a minute if the headers do not say.
     """
     seconds = retry_after(answer)
     if seconds is not None:
         return seconds
     remaining = _rate_limit_header(answer, "Remaining") or "0"
     reset_time = _rate_limit_header(answer, "Reset")  # in seconds since 1970
-    # If requests remain, GitHub's secondary limit was exceeded. The reset time is then that of the
-    # primary limit, which may be an hour away.
+    # If requests remain, GitHub's secondary limit was exceeded. The reset time is then the primary
+    # limit's, which may be an hour away.
     is_primary_limit = remaining.strip() == "0"
     has_reset_time = reset_time.strip().isdecimal()
     if not is_primary_limit or not has_reset_time:
@@ -435,10 +435,10 @@ def forge_message(answer: Response, token: Secret = Secret("")) -> str:
     try:
         texts = filter(None, _message_texts(answer.json()))
         message = "; ".join(dict.fromkeys(texts))  # without duplicates
-    except ValueError:  # it is not JSON
+    except ValueError:  # not JSON
         is_page = "html" in answer.headers.get("Content-Type", "")
         message = "" if is_page else answer.text()
-    # cut it roughly first; the exact cut comes after the token is masked
+    # only a rough cut: the token has to be masked before the exact cut
     line = one_line(message[: 4 * _LONGEST])
     if token:
         line = line.replace(token.reveal(), "***")
@@ -450,7 +450,7 @@ def _message_texts(data: Any, depth: int = 0) -> Iterator[str]:
     any depth of a JSON response.
 
     A mapping inside the response that has none of these fields may itself describe an error, such
-    as {"field": "head", "code": "invalid"}. Then yield each of its fields: "field: head".
+    as {"field": "head", "code": "invalid"}. In that case, yield each of its fields: "field: head".
     """
     if isinstance(data, str):
         yield data

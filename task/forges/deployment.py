@@ -27,7 +27,7 @@ class CommitStatus:
     """A status that a forge shows next to a commit."""
 
     commit: str
-    context: str  # distinguishes the status from others
+    context: str  # distinguishes this status from others
     state: Literal["pending", "success", "failure"]
     description: str
     run: str = ""  # the pipeline's page

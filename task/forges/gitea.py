@@ -24,17 +24,17 @@ from task.plain_data import dig, mappings
 from task.retry import until
 from task.urls import path_part
 
-# Title prefixes of drafts: the first two are the default, the others are used if an instance is
-# configured so.
+# Title prefixes of drafts. The first two are the defaults; an instance may be configured to use the
+# others.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
 COLOR = "#5b6b7b"  # the color of labels that we create
 _PAGE = 20
-_PAGES = 25  # a request takes about 12 KB in a list, because it includes both repositories
+_PAGES = 25  # in a list, a request takes about 12 KB, because it includes both repositories
 _LABEL_PAGE = 50
 _LABEL_PAGES = 10
 # seconds between attempts while Gitea is still checking for conflicts
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-_AT_ONCE = 1  # seconds between closing a request and deleting its branch, if the deletion closed it
+_AT_ONCE = 1  # maximum seconds between closing and deletion if the deletion closed the request
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
     ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
@@ -69,8 +69,8 @@ class Gitea(Host):
     auto_merge_after_push = "again"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
 
         Its state is "gone" if Gitea closed it because its branch was deleted.
         """
@@ -78,15 +78,15 @@ class Gitea(Host):
         if pull is None:
             return None
         request = self.to_proposed(pull)
-        # After a branch is deleted, Gitea shows `refs/pull/N/head` instead of its name.
+        # After a branch is deleted, Gitea reports `refs/pull/N/head` instead of the branch's name.
         is_branch_deleted = dig(pull, "head", "ref") != head
         if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
             return replace(request, state="gone")
         return request
 
     def _newest_pull(self, base: str, head: str) -> Any:
-        """Return Gitea's data about the open pull request from `head` into `base`, else about the
-        newest closed or merged one, or None.
+        """Return Gitea's data about the open pull request from `head` into `base`. If none is open,
+        return the data about the newest closed or merged one, or None.
         """
         # Gitea can return a request by its base and head (since 1.22). If there are several such
         # requests, it returns one of them, usually the oldest.
@@ -94,15 +94,15 @@ class Gitea(Host):
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         response = self._client.json("GET", path, what, expected=(404,))
         pull = response if _is_ours(response, base, head) else None
-        # If Gitea has no request, there is nothing to search for. But if the base contains a slash,
-        # a proxy may have rejected it (Apache, without AllowEncodedSlashes).
+        # If Gitea found no request, there is none to search for. But if the base contains a slash,
+        # a proxy may have rejected the query (Apache, without AllowEncodedSlashes).
         if pull is None and "/" not in base:
             return None
         if pull is not None and pull["state"] == "open":
             return pull
 
-        # There may be a newer one. The list cannot be filtered by head, so search its newest 500
-        # requests.
+        # There may be a newer request. The list cannot be filtered by head, so search its newest
+        # 500 requests.
         params = {"state": "all", "base_branch": base}  # newest first
         for listed_pull in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
             if pull and dig(listed_pull, "number") == dig(pull, "number"):
@@ -113,7 +113,7 @@ class Gitea(Host):
 
     def read_completely(self, number: str) -> Proposed:
         """Return a pull request, with `conflicts` set if it conflicts with its base."""
-        # A request that Gitea is still checking also looks as if it conflicted, so wait for the
+        # While Gitea is still checking a request, it looks as if it conflicted, so wait for the
         # check. If the check takes longer than the pauses, the request counts as conflicting.
         fetch_again = partial(self.fetch, number)
         pull = until(
@@ -151,7 +151,7 @@ class Gitea(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and the head branch in Gitea's data about a pull request."""
+        """Return the base and head branches in Gitea's data about a pull request."""
         return dig(pull, "base", "ref"), dig(pull, "head", "label") or dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
@@ -180,7 +180,7 @@ class Gitea(Host):
             return self._client.parse(answer, what)
         conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.message_in(answer))
         if conflict:
-            number = conflict[1]  # what Gitea calls `issue_id` here is the request's number
+            number = conflict[1]  # despite its name, `issue_id` is the request's number
             raise AlreadyThere(self.to_proposed(self.fetch(number)))
         raise self._client.error_for(answer, what)
 
@@ -196,7 +196,7 @@ class Gitea(Host):
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Set the proposal's labels, assignees, reviewers, and auto-merge if the pull request does
-        not have them. Return the request in our form, and as Gitea's data.
+        not have them. Return the request both in our format and as Gitea's data.
 
         Failures become notes (sentences that are shown with the request).
         """
@@ -245,8 +245,8 @@ class Gitea(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
-        """Change these fields of a pull request, and return Gitea's new data about it. `what` ends
-        the sentence "could not …".
+        """Change these fields of a pull request, and return Gitea's new data about it. `what`
+        completes the sentence "could not …".
         """
         return self._client.json(
             "PATCH",
@@ -294,11 +294,11 @@ class Gitea(Host):
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
-        """Return whether Gitea itself closed a pull request because its branch was deleted, and not
-        a person.
+        """Return whether Gitea itself, and not a person, closed a pull request because its branch
+        was deleted.
 
-        Then the last two events in the request's timeline are closing it and deleting the branch,
-        within a second and by the same person. There is no other sign.
+        If so, the last two events in the request's timeline are its closing and the branch's
+        deletion, within a second and by the same person. There is no other sign.
         """
         events = self._client.json(
             "GET",
@@ -322,15 +322,15 @@ class Gitea(Host):
     def _set_labels(self, number: str, names: list[str]) -> None:
         """Add these labels to a pull request. Labels that do not exist are created."""
         # First add the labels without looking them up. This also adds the organization's labels,
-        # which the token may not be allowed to list. Gitea silently ignores unknown names, and
-        # names in a different case.
+        # which the token may not be allowed to list. Gitea silently ignores names that are unknown
+        # or differ in case.
         labels_now_set = self._add_labels(number, names)
         ignored = missing(names, labels_now_set)
         if not ignored:
             return
 
-        # Create the unknown ones. Gitea would also create a label that exists in a different case,
-        # so look for those: lowercase name → the existing label's name.
+        # Create the unknown ones. Gitea would also create a label that differs from an existing one
+        # only in case, so look for those: lowercase name → the existing label's name.
         owner, _repository = self.place.project
         existing_names = self._known_labels(f"{self._path}/labels", ())
         existing_names |= self._known_labels(f"/orgs/{path_part(owner)}/labels", (403, 404))
@@ -352,8 +352,8 @@ class Gitea(Host):
         return [dig(label, "name") for label in mappings(labels)]
 
     def _known_labels(self, path: str, expected: tuple[int, ...]) -> dict[str, str]:
-        """Return the names of the labels in the list at this API path, by their lowercase form. For
-        an error status that is in `expected`, there are no labels.
+        """Return the names of the labels in the list at this API path, by their lowercase form. If
+        the response has an error status that is in `expected`, there are no labels.
         """
         labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, expected)
         names = (dig(label, "name") for label in labels)
@@ -372,7 +372,7 @@ class Gitea(Host):
         assigned = list(present)  # grows with each call of `assign`
 
         def assign(new_names: list[str]) -> None:
-            """Add these names to the assignees. Gitea replaces the whole list of them."""
+            """Add these names to the assignees. Gitea replaces the whole list, so send it all."""
             self._write(number, "assign people", {"assignees": [*assigned, *new_names]})
             assigned.extend(new_names)
 
@@ -380,8 +380,8 @@ class Gitea(Host):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
-        """Request reviews of a pull request from those people and teams (`organization/team`) who
-        are not requested yet. Those whom Gitea rejects become notes.
+        """Request reviews of a pull request from the people and teams (`organization/team`) that
+        have not been asked yet. Those that Gitea rejects become notes.
         """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         # people, and teams without their organization
@@ -389,7 +389,7 @@ class Gitea(Host):
         already_asked += [team["name"] for team in pull.get("requested_reviewers_teams") or ()]
 
         def ask(reviewers: list[str]) -> None:
-            """Request reviews from these people and teams in one query."""
+            """Request reviews from these people and teams with a single HTTP request."""
             body: dict[str, list[str]] = {}
             people = [name for name in reviewers if "/" not in name]
             if people:
@@ -419,8 +419,8 @@ class Gitea(Host):
         none. This is called a scheduled merge. If Gitea refuses, the reason becomes a note.
 
         A scheduled merge survives a newer push: it merges the commit that the branch is at when the
-        checks pass. (Gitea 1.26 accepts a commit id only for an immediate merge.) So it is
-        scheduled again for each build, with a note about that, unless a person has canceled it.
+        checks pass. (Gitea 1.26 accepts a commit id only for an immediate merge.) So the merge is
+        scheduled again for each build, with a note, unless a person has canceled it.
         """
         path = f"{self._path}/pulls/{request.number}/merge"
         body = {
@@ -430,12 +430,12 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
 
-        # The request's text records what earlier runs have set. A scheduled merge cannot be
-        # scheduled again before it is canceled.
+        # The request's text records what earlier runs have set. A scheduled merge has to be
+        # canceled before it can be scheduled again.
         was_set_before = wish_key("auto-merge") in applied_wishes(request.body)
         if was_set_before:
             cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
-            if cancellation.status == 404:  # a person has canceled it, so leave it at that
+            if cancellation.status == 404:  # a person has canceled it, so leave it canceled
                 return
 
         schedule = partial(
@@ -468,7 +468,7 @@ class Gitea(Host):
 
 
 class GiteaComments(GitHubComments):
-    """Comments on Gitea and Forgejo pull requests, which are written as on GitHub."""
+    """Comments on Gitea and Forgejo pull requests, which are written the same way as on GitHub."""
 
     connect = GiteaClient
     needs = (
@@ -480,7 +480,7 @@ class GiteaComments(GitHubComments):
         """Yield our own comments on a pull request that contain the mark (a hidden line), newest
         first.
         """
-        # in Gitea's API, every pull request is also an issue, with the same number
+        # in Gitea's API, every pull request is also an issue with the same number
         path = f"{self._path}/issues/{request}/comments"
         response = self._client.json("GET", path, "find the comment")
         for comment in reversed(mappings(response)):  # Gitea returns all, oldest first
@@ -496,8 +496,8 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
     repository = dig(pull, "base", "repo_id")
     if repository == "" or dig(pull, "head", "repo_id") != repository:
         return False
-    # After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has the
-    # branch's name (Gitea 1.26).
+    # After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` contains
+    # the branch's name (Gitea 1.26).
     head_names = (dig(pull, "head", "ref"), dig(pull, "head", "label"))
     return head in head_names and dig(pull, "base", "ref") == base
 
@@ -527,8 +527,8 @@ def _cannot_be_merged(pull: Mapping[str, Any]) -> bool:
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """Return the draft prefix of a pull request's title with the spaces after it, such as `WIP: `,
-    or "" if the request is not a draft.
+    """Return the draft prefix of a pull request's title, including the spaces after it, such as
+    `WIP: `, or "" if the request is not a draft.
     """
     if not pull.get("draft"):
         return ""
@@ -544,7 +544,7 @@ def _send_and_yield_rejected(
     names: list[str],
     send: Callable[[list[str]], None],
 ) -> Iterator[tuple[str, TaskError]]:
-    """Call `send` with all names at once, or if that fails, with one name at a time. Yield each
+    """Call `send` with all names at once, or, if that fails, with one name at a time. Yield each
     rejected name with its error.
     """
     # Gitea rejects all names if one is unknown
@@ -560,8 +560,8 @@ def _send_and_yield_rejected(
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Gitea, except for the host. `remote` is its URL, and `root`
-    the URL of the host's web pages.
+    """Return a repository's address on Gitea, without the host. `remote` is its URL, and `root` the
+    URL of the host's web pages.
     """
     project = remote.parts[-2:]  # owner and repository
     if len(project) < 2:
@@ -578,7 +578,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognize a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its error message."""
+    """Recognize Gitea, even one that requires sign-in (REQUIRE_SIGNIN_VIEW), by its response."""
     data = answer.mapping()
     if answer.status in (401, 403):
         return str(data.get("message")).startswith("Only signed in user is allowed to call APIs")

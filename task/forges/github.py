@@ -44,7 +44,7 @@ PROTECTED = (
     ' $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) { nodes { name'
     " refUpdateRule { pattern } } } } }"
 )
-TASK = "image-update"  # GitHub itself uses "deploy" for jobs with an `environment`
+TASK = "image-update"  # not "deploy", which GitHub itself uses for jobs with an `environment`
 LONGEST = 140  # characters of a description
 
 
@@ -76,8 +76,8 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
         """
         pulls = self._requests(base, head)
         # the owner is part of the query, so query again if the owner has been renamed
@@ -93,8 +93,8 @@ class GitHub(Host):
         return self._in_its_queue(chosen)
 
     def _new_owner(self) -> str:
-        """Return the owner's new name if GitHub reported that the repository is now under another
-        owner, else "".
+        """Return the new owner's name if GitHub has reported that the repository is now under
+        another owner, else "".
         """
         page_without_repository = self._client.moved_to.rpartition("/")[0]  # …/owner/repository
         owner = page_without_repository.rpartition("/")[2]
@@ -108,7 +108,7 @@ class GitHub(Host):
         """Convert GitHub's data about a pull request to our format."""
         is_open = pull["state"] == "open"
         state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
-        merge_commit = ""  # for an open request, GitHub's `merge_commit_sha` is only a test merge
+        merge_commit = ""  # an open request's `merge_commit_sha` is only a test merge
         if pull.get("merged_at"):
             state = "merged"
             merge_commit = str(pull.get("merge_commit_sha") or "")
@@ -126,7 +126,7 @@ class GitHub(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and the head branch in GitHub's data about a pull request."""
+        """Return the base and head branches in GitHub's data about a pull request."""
         return dig(pull, "base", "ref"), dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
@@ -161,11 +161,11 @@ class GitHub(Host):
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Set the proposal's labels, assignees, reviewers, and auto-merge if the pull request does
-        not have them. Return the request in our form, and as GitHub's data.
+        not have them. Return the request both in our format and as GitHub's data.
 
         Failures become notes (sentences that are shown with the request).
         """
-        # in GitHub's API, every pull request is also an issue, with the same number
+        # in GitHub's API, every pull request is also an issue with the same number
         issue_path = f"{self._path}/issues/{pull['number']}"
         labels = missing(proposal.labels, (label["name"] for label in pull["labels"]))
         if labels:
@@ -206,7 +206,7 @@ class GitHub(Host):
 
     def others_may_push(self, name: str) -> bool:
         """Return whether users other than this one may push a branch with this name."""
-        # these are the rulesets, without the older branch protections
+        # this covers the rulesets, but not the older branch protections
         rules = self._client.json(
             "GET",
             f"{self._path}/rules/branches/{quote(name)}",
@@ -225,20 +225,20 @@ class GitHub(Host):
         return "" if ref is None else str(ref["object"]["sha"])
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
-        """Return the pull request in our form. If its base's merge queue has removed it,
-        `thrown_out` is the reason.
+        """Return the pull request in our format. If the base's merge queue has removed it,
+        `thrown_out` contains the reason.
         """
         request = self.to_proposed(pull)
         if request.state != "open" or pull.get("auto_merge"):
             return request
-        # ask GitHub only if an earlier run has set auto-merge: the request's text records that
+        # ask GitHub only if the request's text records that an earlier run has set auto-merge
         was_set_by_us = wish_key("auto-merge") in applied_wishes(request.body)
         if not was_set_by_us:
             return request
         return with_removal_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
-        """Add people to the list of assignees at this API path. Those whom GitHub ignores become a
+        """Add people to the list of assignees at this API path. Those that GitHub ignores become a
         note.
         """
         response = self._client.json(
@@ -248,7 +248,7 @@ class GitHub(Host):
             json={"assignees": names},
             repeatable=True,
         )
-        # GitHub silently ignores people whom it does not accept.
+        # GitHub silently ignores people that it does not accept.
         accepted = (user["login"] for user in response.get("assignees") or ())
         ignored = missing(names, accepted)
         if ignored:
@@ -260,9 +260,9 @@ class GitHub(Host):
 
     def _has_older_protection(self, name: str) -> bool:
         """Return whether an older branch protection applies to an existing branch with a similar
-        name (it contains the first part of `name`). If GitHub does not say, return True.
+        name (one that contains the first part of `name`). If GitHub does not say, return True.
 
-        Only administrators can list the protections, so this looks at the branches instead.
+        Only administrators can list the protections, so look at the branches instead.
         """
         variables = {
             "owner": self._owner,
@@ -314,8 +314,8 @@ class GitHub(Host):
         return head_repository in (f"{self._owner}/{self._repo}".lower(), base_repository)
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
-        """Send the query that opens a pull request, and return the response. A status of 422 is
-        returned, not raised.
+        """Send the HTTP request that opens a pull request, and return the response. A status of 422
+        is returned, not raised.
         """
         return self._client.ask(
             "POST",
@@ -332,8 +332,8 @@ class GitHub(Host):
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Request reviews from the proposal's people and teams (`organization/team`) who are not
-        requested yet. Those whom GitHub rejects become notes.
+        """Request reviews from the proposal's people and teams (`organization/team`) that have not
+        been asked yet. Those that GitHub rejects become notes.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
         # team name without the organization, as GitHub expects it → with it, as the user wrote it
@@ -341,7 +341,7 @@ class GitHub(Host):
         new_people = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
         new_teams = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
 
-        # Request all of them at once. GitHub rejects all if it rejects one, so then request one at
+        # Request all of them at once. If GitHub rejects one, it rejects all, so then request one at
         # a time.
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         if len(new_people) + len(new_teams) > 1:
@@ -359,8 +359,8 @@ class GitHub(Host):
                 notes.add(message, "reviewer", teams[team])
 
     def _request_reviews(self, path: str, who: Mapping[str, list[str]]) -> TaskError | None:
-        """Request reviews at this API path. `who` has names of people (`reviewers`) and teams
-        (`team_reviewers`). Return the error, or None if GitHub accepted all of them.
+        """Request reviews at this API path. `who` contains the names of people (`reviewers`) and
+        teams (`team_reviewers`). Return the error, or None if GitHub accepted all of them.
         """
         what = "request reviews"
         answer = self._client.ask(
@@ -377,8 +377,8 @@ class GitHub(Host):
 class GitHubComments(Comments):
     """Comments on GitHub pull requests.
 
-    Our comments are found with GraphQL, because REST does not identify the token's owner, and
-    written with REST.
+    Comments are written with REST, but ours are found with GraphQL, because REST does not identify
+    the token's owner.
     """
 
     connect: ClassVar[type[Client]] = GitHubClient
@@ -430,8 +430,8 @@ class GitHubComments(Comments):
         """Return a page of a pull request's comments: the newest hundred, or the hundred before the
         cursor `before`.
 
-        Raises `RepositoryError` if the response has no pull request. (It may have errors instead,
-        with status 200.)
+        Raises `RepositoryError` if the response contains no pull request. (It may contain errors
+        instead, with status 200.)
         """
         owner, name = self.place.project
         variables = {
@@ -509,7 +509,7 @@ class GitHubDeployments(Deployments):
                 "sha": deployment.commit,
                 "environment": deployment.environment,
                 "task": TASK,
-                "per_page": 1,  # the newest comes first
+                "per_page": 1,  # the newest is first
             },
         )
         return dig(mappings(response), 0, "id")
@@ -580,7 +580,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """In private mode, GitHub returns 401, but its headers still identify it."""
+    """Recognize GitHub by its response headers, which it sends even for a 401 in private mode."""
     return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 

@@ -1,9 +1,8 @@
 """Automatic merges on GitHub: by auto-merge, by the merge queue, or immediately if nothing is
 pending.
 
-GitHub may return success for an auto-merge that it did not enable, and returns `auto_merge: null`
-for a request in a queue. So read the request's GraphQL fields `autoMergeRequest` and
-`isInMergeQueue`.
+GitHub may report success without enabling auto-merge, and returns `auto_merge: null` for a request
+in a queue. So read the request's GraphQL fields `autoMergeRequest` and `isInMergeQueue`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ METHODS = (
     ("SQUASH", "allow_squash_merge"),
     ("REBASE", "allow_rebase_merge"),
 )
-# GitHub has nothing to wait for: there are no requirements, or all are met.
+# GitHub has nothing to wait for: there are no requirements, or all of them are met.
 _READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
 _METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
 _SILENT = "the API call succeeded, but the request has neither auto-merge nor a merge queue entry"
@@ -73,12 +72,12 @@ class AutoMerge:
     def removal_reason(self, number: str) -> str:
         """Return why the merge queue removed the pull request if that is its latest event, else "".
 
-        It is also "" if a person removed the request from the queue.
+        If a person removed the request from the queue, return "", too.
         """
         merge_state, event = self._look_up(number)
         if merge_state.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
-        # a removal by a person has the reason `manual`, or no reason, but a person as its actor
+        # a removal by a person has the reason `manual`, or no reason and a person as its actor
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
         by_person = "manual" in reason.lower() if reason else _is_person(event)
         if by_person:
@@ -97,25 +96,25 @@ class AutoMerge:
 
         `pull` is GitHub's data about the request. If GitHub objects, its message becomes a note.
         """
-        # Try one merge method after the other, until GitHub does not object to the method. Then
-        # `methods` begins with that method.
+        # Try one merge method after another, until GitHub does not object to the method. After the
+        # loop, `methods` begins with that method.
         methods = _allowed_methods(pull)
         data: Any = None
         objection = ""
         while methods:
             data, objection = self._mutate(pull, commit, ENABLE, {"mergeMethod": methods[0]})
             if not _rejects_method(objection):
-                break  # it is on, or another method would not help
+                break  # auto-merge is on, or another method would not help
             methods = methods[1:]
 
-        if not objection:  # a success
+        if not objection:  # success
             merge_state = _merge_state(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
             return self._after_success(pull, request, commit, merge_state, notes)
         if _READY.search(objection.lower()):  # there is nothing to wait for
             return self._merge_now(pull, request, commit, methods, notes)
 
         merge_state, _event = self._look_up(request.number)
-        if merge_state.waits:  # it is on or in the queue, despite the objection
+        if merge_state.waits:  # it is on, or in the queue, despite the objection
             return request
         if merge_state.has_queue:
             objection = self._enqueue(pull, commit)
@@ -133,8 +132,8 @@ class AutoMerge:
         notes: Notes,
     ) -> Proposed:
         """Return the request after GitHub has reported success. That does not always mean that
-        auto-merge is on: GitHub may have merged the request, or have done nothing. Then the request
-        is added to the merge queue if there is one.
+        auto-merge is on: GitHub may have merged the request, or done nothing. If it has done
+        nothing, add the request to the merge queue if there is one.
 
         `merge_state` is the request's state in GitHub's response.
         """
@@ -183,7 +182,7 @@ class AutoMerge:
             if not _rejects_method(objection):
                 break  # another method would not help
 
-        if "in the merge queue" in objection.lower():  # it is there already
+        if "in the merge queue" in objection.lower():  # it is already there
             return request
         if "merge queue" in objection.lower():  # changes have to go through the queue
             objection = self._enqueue(pull, commit)
@@ -202,8 +201,8 @@ class AutoMerge:
         """Return the pull request's state, and GitHub's data about the last event of its merge
         queue or auto-merge, or None if there was no such event.
 
-        An Enterprise Server without merge queues returns errors instead of the data. Then all
-        fields of the state are false.
+        An Enterprise Server without merge queues returns errors instead of the data. In that case,
+        all fields of the state are false.
         """
         variables = {
             "owner": self._owner,
@@ -255,7 +254,7 @@ class AutoMerge:
 
 def _allowed_methods(pull: Mapping[str, Any]) -> list[str]:
     """Return the merge methods that the repository allows. GitHub shows them only to users who can
-    push; for others, all count as allowed.
+    push. For all other users, every method counts as allowed.
     """
     repository = pull["base"].get("repo") or {}
     allowed = [method for method, setting in METHODS if repository.get(setting, True)]
@@ -274,7 +273,7 @@ def _merge_state(pull: Any) -> MergeState:
 
 
 def _rejects_method(objection: str) -> bool:
-    """Return whether GitHub objects to the merge method, so that another method may work."""
+    """Return whether GitHub objects to the merge method. If so, another method may work."""
     return _METHOD.search(objection.lower()) is not None
 
 

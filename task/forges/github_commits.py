@@ -1,11 +1,11 @@
 """Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch,
 updateRefs).
 
-The author is the token's owner: the API does not accept a different author.
+The author is the token's owner: the API does not accept any other author.
 
-The API appends a commit to a branch only if the branch is still at the commit we read, which is
-compare-and-swap like our push. It cannot replace a branch's commits. So an existing head branch is
-moved, in one step, to a commit that was created on a temporary branch: if the head branch were
+The API appends a commit to a branch only if the branch is still at the commit that we read:
+compare-and-swap, like our push. It cannot replace a branch's commits. So an existing head branch is
+moved, in one step, to a commit that was created on a temporary branch. If the head branch were
 first reset to its base, GitHub would close its pull request for good.
 """
 
@@ -48,13 +48,13 @@ _GIT = "or commit with git: --commit-through git"
 _EXECUTABLE = "100755"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _STALE = ("expected branch to point to", "pull and try again")
-# GitHub may have executed a query that timed out.
+# GitHub may have executed a query that timed out
 _UNKNOWN = ("something went wrong while executing", "timed out", "timeout")
 _RULES = ("rule violations", "protected branch", "pull request", "required status")
 
 
 class GitHubCommits(Connected):
-    """GitHub's API for commits to a repository.
+    """A client for creating commits in a repository through GitHub's API.
 
     Every method raises `Outpaced` if a branch is not at the expected commit, `NotDoneError` (see
     `send_once`), and `UnreachableError` if it is unknown whether the change was made.
@@ -132,8 +132,8 @@ class GitHubCommits(Connected):
             raise self._unexpected_response_error(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        """In one step, move the branch `head` from the commit `was` to `commit`, and delete the
-        temporary branch `aside`, which is at `commit`.
+        """Move the branch `head` from the commit `was` to `commit`, and delete the temporary branch
+        `aside`, which is at `commit`. Both happen in one step.
         """
         move_head = {
             "name": f"refs/heads/{head}",
@@ -179,8 +179,8 @@ class GitHubCommits(Connected):
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
         """Send a GraphQL query with these variables, and return the data in the response.
 
-        Raises an error if the response contains errors. (It then also has status 200.) `what` ends
-        the sentence "could not …".
+        Raises an error if the response contains errors. (Such a response also has status 200.)
+        `what` completes the sentence "could not …".
         """
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
@@ -194,11 +194,11 @@ class GitHubCommits(Connected):
         return data
 
     def _ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send an HTTP request to GitHub, and return the response. `more` has the other arguments
-        of `Client.ask`.
+        """Send an HTTP request to GitHub, and return the response. `more` contains the other
+        arguments of `Client.ask`.
 
-        Raises the errors of `Client.ask`, but for a rate limit `NotDoneError`: the request was not
-        executed.
+        Raises the errors of `Client.ask`, but `NotDoneError` for a rate limit, because the request
+        was not executed.
         """
         try:
             return self._client.ask(method, path, what, **more)
@@ -211,7 +211,7 @@ class GitHubCommits(Connected):
         """Return our error for the GraphQL `errors` in a response.
 
         `Outpaced` means that the branch is at another commit, and `NotDoneError` that the query was
-        not executed. `what` ends the sentence "could not …".
+        not executed. `what` completes the sentence "could not …".
         """
         host = self.place.host
         error_types = {dig(error, "type") for error in errors}
@@ -253,7 +253,7 @@ class GitHubCommits(Connected):
         return "; ".join(distinct_messages).replace(secret, "***")
 
     def _rejection_error(self, what: str, words: str) -> RepositoryError | NotDoneError:
-        """Return the error for a change that GitHub rejected. `what` ends the sentence "could
+        """Return the error for a change that GitHub rejected. `what` completes the sentence "could
         not …", and `words` is GitHub's message, or "".
         """
         if is_in_merge_queue(words):
@@ -282,7 +282,7 @@ class GitHubCommits(Connected):
 class CommittedByApi(BareRepository):
     """Like `BareRepository`, but `land` commits through an API, which is opened on first use.
 
-    `check` raises an error if the API cannot commit to this repository. It does not need a token.
+    `check` raises an error if the API cannot commit to this repository, and does not need a token.
     """
 
     through: ClassVar[Through] = "github"
@@ -307,7 +307,7 @@ class CommittedByApi(BareRepository):
         """
         predicted = super().predict(change)
         if predicted.pushed:
-            self._check()  # called only for its error
+            self._check()  # called only for the error that it raises
         return predicted
 
     @property
@@ -328,13 +328,13 @@ class CommittedByApi(BareRepository):
         """Commit the changeset to its head branch (which a pull request proposes, or the base
         itself), and return the commit's id.
 
-        `head_tip` is the branch's current commit, or "" if it does not exist. `made` is the commit
-        that is expected.
+        `head_tip` is the branch's current commit, or "" if it does not exist. `made` is the
+        expected commit.
         """
         head = change.head
         # The new commit's parent is `change.tip`. That is the branch's own tip if there is no
-        # separate head branch, if the commit is on top of someone else's, or if the head branch has
-        # no commits yet.
+        # separate head branch, if the commit goes on top of someone else's, or if the head branch
+        # has no commits of its own yet.
         can_append = head == change.base or change.on_top or head_tip == change.tip
         if can_append:
             return self._commit(head, change, made)
@@ -354,8 +354,8 @@ class CommittedByApi(BareRepository):
                     lambda: self._remote.tip(head) == commit,
                     "whether the branch was moved",
                 )
-        except BaseException:  # also if a signal ends the run
-            with suppress(TaskError, Outpaced):  # our temporary branch is harmless if it remains
+        except BaseException:  # even if a signal ends the run
+            with suppress(TaskError, Outpaced):  # a leftover temporary branch is harmless
                 self._api().delete(aside)
             raise
         return commit
@@ -370,7 +370,7 @@ class CommittedByApi(BareRepository):
     def _commit(self, branch: str, change: Changeset, made: LandedCommit) -> str:
         """Commit the changeset to a branch that is at `change.tip`, and return the commit's id.
 
-        `made` is the commit that is expected.
+        `made` is the expected commit.
         """
         # If the response is lost, look for a commit with this parent and tree: the same files
         # always result in the same tree, so such a commit is ours or equivalent.
@@ -386,7 +386,8 @@ class CommittedByApi(BareRepository):
         """Turn a rejected change inside the block into `Outpaced` if the branch is no longer at the
         commit `was`.
 
-        Then another run has moved the branch first, but GitHub's message gives another reason.
+        In that case, another run has moved the branch first, but GitHub's message gives a different
+        reason.
         """
         try:
             yield

@@ -1,4 +1,6 @@
-"""Merge requests on GitLab, gitlab.com or self-managed (docs.gitlab.com/api/merge_requests)."""
+"""Merge requests on GitLab, whether gitlab.com or self-managed
+(docs.gitlab.com/api/merge_requests).
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ from task.retry import until
 from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
-_MERGE = "merge it"  # ends the sentence "could not …"
+_MERGE = "merge it"  # completes the sentence "could not …"
 _REJECTED_FORM = 400  # the merge train does not accept this form of the request
 # seconds between attempts while GitLab is still checking a new request
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-# GitLab does not have a state for a deployment that is waiting for Argo CD, so use running
+# GitLab has no state for a deployment that is waiting for Argo CD, so use "running"
 STATES: Mapping[DeploymentState, str] = {
     "queued": "running",
     "in_progress": "running",
@@ -51,7 +53,7 @@ class GitLabClient(Client):
     page = ("web_url",)
 
     def path_of(self, project: Sequence[str]) -> str:
-        """Return a project's path in the API. `project` has its groups and its name."""
+        """Return a project's path in the API. `project` contains its groups and its name."""
         return f"/projects/{path_part('/'.join(project))}"
 
 
@@ -66,8 +68,8 @@ class GitLab(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open merge request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open merge request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
         """
         response = self._client.json(
             "GET",
@@ -109,7 +111,7 @@ class GitLab(Host):
             title = title.removeprefix(DRAFT)
         merge_commit = ""
         if state == "merged":
-            # after a fast-forward merge, GitLab has neither of the two commits, but only the head
+            # after a fast-forward merge, GitLab reports neither of these commits, but only the head
             own_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
             merge_commit = str(own_commit or pull.get("sha") or "")
         conflicts = state == "open" and bool(pull.get("has_conflicts"))
@@ -127,7 +129,7 @@ class GitLab(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and the head branch in GitLab's data about a merge request."""
+        """Return the base and head branches in GitLab's data about a merge request."""
         return dig(pull, "target_branch"), dig(pull, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
@@ -171,7 +173,7 @@ class GitLab(Host):
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Set the proposal's labels, reviewers, assignees, and auto-merge if the merge request does
-        not have them. Return the request in our form, and as GitLab's data.
+        not have them. Return the request both in our format and as GitLab's data.
 
         Failures become notes (sentences that are shown with the request). GitLab creates missing
         labels.
@@ -209,7 +211,7 @@ class GitLab(Host):
         """Set these fields of a merge request, and return GitLab's new data about it, or the old
         data if GitLab rejects them. Labels and people that are not set become notes.
 
-        `labels` and `new_ids` (by role and name) are the labels and people that the fields add.
+        `labels` and `new_ids` (by role and name) are the labels and the people that the fields add.
         """
         try:
             changed = self._write(str(pull["iid"]), "set labels and people", **fields)
@@ -220,7 +222,7 @@ class GitLab(Host):
                     notes.add(message, kind, *failed_names)
             return pull
 
-        # GitLab silently ignores people whom it does not accept
+        # GitLab silently ignores people that it does not accept
         for role, ids in new_ids.items():
             accepted_ids = {user["id"] for user in changed.get(f"{role}s") or ()}
             ignored = [name for name, user_id in ids.items() if user_id not in accepted_ids]
@@ -260,7 +262,7 @@ class GitLab(Host):
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         """Change these fields of a merge request, and return GitLab's new data about it. `what`
-        ends the sentence "could not …".
+        completes the sentence "could not …".
         """
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
@@ -271,8 +273,8 @@ class GitLab(Host):
         names: Iterable[str],
         notes: Notes,
     ) -> dict[str, int]:
-        """Return the ids of those `names` who do not have this role ("reviewer" or "assignee") in
-        the merge request yet, by name. An unknown name becomes a note.
+        """Return, by name, the ids of those `names` that do not have this role ("reviewer" or
+        "assignee") in the merge request yet. An unknown name becomes a note.
         """
         ids: dict[str, int] = {}
         present = (user["username"] for user in pull.get(f"{role}s") or ())
@@ -285,7 +287,7 @@ class GitLab(Host):
         return ids
 
     def _user_id(self, name: str) -> int:
-        """Return the id of a user (never of a group), or 0 if there is none with that name."""
+        """Return the id of the user (never of a group) with this name, or 0 if there is none."""
         users = self._client.json(
             "GET",
             "/users",
@@ -319,7 +321,7 @@ class GitLab(Host):
         Return the merge request. If GitLab refuses, the reason becomes a note.
         """
         merge = partial(self._merge, request.number, commit)
-        # the option has two names: the second one is for GitLab before 17.11
+        # the option has two names: the second is for GitLab before 17.11
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
         # GitLab refuses until it has checked the new commit, so retry a few times.
         answer = until(
@@ -333,8 +335,8 @@ class GitLab(Host):
 
         pull = self.fetch(request.number)
         status = str(pull.get("detailed_merge_status") or "").replace("_", " ")
-        # Without a pipeline, there is nothing to wait for. GitLab then rejects auto-merge, so merge
-        # now.
+        # Without a pipeline, there is nothing to wait for. In that case, GitLab rejects auto-merge,
+        # so merge now.
         if answer.status == 405 and status == "mergeable" and not pull.get("head_pipeline"):
             answer = merge()
             if answer.status < 300:
@@ -355,8 +357,8 @@ class GitLab(Host):
         """
 
         def is_checked(latest: Mapping[str, Any]) -> bool:
-            """Return whether this data is about the commit, after its checks."""
-            # a GitLab that is too old for this field counts as ready
+            """Return whether this data is about the commit, and its checks are done."""
+            # if GitLab is too old to have this field, the request counts as ready
             if latest.get("detailed_merge_status", "unknown") in _UNREADY:
                 return False
             return commit in ("", latest.get("sha"))
@@ -379,7 +381,7 @@ class GitLab(Host):
     def _has_trains(self) -> bool:
         """Return whether the project uses merge trains (queues in which GitLab merges requests).
 
-        Without GitLab Premium, the field is missing.
+        Without GitLab Premium, the response does not contain the field.
         """
         project = self._client.json(
             "GET",
@@ -393,11 +395,11 @@ class GitLab(Host):
         """Have GitLab add exactly this commit to its target branch's merge train (a queue in which
         it merges requests) once the checks pass. If GitLab refuses, the reason becomes a note.
 
-        The usual address for a merge, `PUT …/merge`, would bypass the train.
+        The usual endpoint for a merge, `PUT …/merge`, would bypass the train.
         """
 
         def join(**options: bool) -> Response:
-            """Ask GitLab to add the commit to the train: now, or as the options say."""
+            """Ask GitLab to add the commit to the train, now or (depending on `options`) later."""
             return self._client.ask(
                 "POST",
                 f"{self._path}/merge_trains/merge_requests/{pull['iid']}",
@@ -414,7 +416,7 @@ class GitLab(Host):
         if not has_passed_checks:
             # If GitLab rejected it, there are two possible reasons: it has not created the new
             # commit's pipeline yet, or (before 17.11) the option has another name. So retry with
-            # that name.
+            # the other name.
             answer = until(
                 lambda latest: latest.status != _REJECTED_FORM,
                 answer,
@@ -558,8 +560,8 @@ class GitLabDeployments(Deployments):
         )
 
     def _link(self, response: Any, deployment: Deployment) -> None:
-        """Set the environment's link to Argo CD, unless it already has a link, which a person may
-        have set.
+        """Set the environment's link to Argo CD if it has no link yet. An existing link may have
+        been set by a person.
 
         `response` is GitLab's data about the deployment. A failure is only a warning.
         """
@@ -586,15 +588,15 @@ def _label_fields(
     new_ids: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
     """Return the fields of GitLab's API that add these labels and people to a merge request:
-    `add_labels`, `reviewer_ids`, and `assignee_ids`. `new_ids` has the people's ids, by role and
-    name.
+    `add_labels`, `reviewer_ids`, and `assignee_ids`. `new_ids` contains the people's ids, by role
+    and name.
     """
     fields = dict[str, Any]()
     if labels:
         fields["add_labels"] = ",".join(labels)
     for role, ids in new_ids.items():
         if ids:
-            # the whole list is replaced, so include those who are already in it
+            # GitLab replaces the whole list, so include the people who are already in it
             present_ids = [user["id"] for user in pull.get(f"{role}s") or ()]
             fields[f"{role}_ids"] = [*present_ids, *ids.values()]
     return fields
@@ -609,14 +611,14 @@ def _is_from_own_branch(pull: Mapping[str, Any]) -> bool:
 
 
 def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
-    """Return the state. `locked` means that GitLab is merging the request."""
+    """Return a merge request's state. `locked` means that GitLab is merging the request."""
     state = pull["state"]
     return state if state in ("merged", "closed") else "open"
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a project's address on GitLab, except for the host. `remote` is its URL, and `root`
-    the URL of the host's web pages.
+    """Return a project's address on GitLab, without the host. `remote` is its URL, and `root` the
+    URL of the host's web pages.
     """
     if len(remote.parts) < 2:
         raise no_repository_error("GitLab", "https://gitlab.com/group/project")
@@ -630,7 +632,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """GitLab shows its version only to logged-in users, but its error message identifies it."""
+    """Recognize GitLab by its error message: it shows its version only to logged-in users."""
     data = answer.mapping()
     if answer.status == 401:
         return data.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers

@@ -2,7 +2,7 @@
 branch), comments, and deployments. A pull request is called a request here.
 
 A request belongs to a head branch of the repository itself. Requests from forks may use any branch
-name, and are ignored. If something fails here, the pushed branch is kept, and the next run
+name, so they are ignored. If something fails here, the pushed branch is kept, and the next run
 completes the request.
 """
 
@@ -42,7 +42,7 @@ from task.urls import web_page
 MOVED = "a newer build was pushed to the branch in the meantime, with its own description"
 PAGES = 5  # pages of a hundred comments each, newest first; older comments are not searched
 _RACES = 5
-_COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
+_COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns only twelve digits
 _LONGEST_NOTE = 1000
 
 
@@ -61,10 +61,10 @@ class ForgeKind:
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # the forge's public hosts
-    host_ends: tuple[str, ...] = ()  # how the names of its other public hosts end
-    # part of the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    host_ends: tuple[str, ...] = ()  # suffixes of the names of its other public hosts
+    # words in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
     words: tuple[str, ...] = ()
-    # An address below its root that does not require authentication, and a test for whether the
+    # A path below the root that does not require authentication, and a test for whether the
     # response is from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch.
@@ -76,11 +76,11 @@ class ForgeKind:
 
 
 class Connected(ABC):
-    """The base of everything with a client for a repository on its forge."""
+    """The base class of everything that has a client for a repository on its forge."""
 
     connect: ClassVar[type[Client]]
     needs: ClassVar[str]  # the permission, as a hint for people
-    stays: ClassVar[str] = STAYS  # what remains done despite a failed request
+    stays: ClassVar[str] = STAYS  # what is kept despite a failed request
 
     def __init__(self, reach: Reach) -> None:
         """Create a client for the repository in `reach`. No server is contacted yet."""
@@ -114,19 +114,19 @@ class Connected(ABC):
 
 class Host(Connected):
     """A repository's pull requests (here: requests). `pull` is always the forge's own JSON data
-    about a request, and `Proposed` is our form of it.
+    about a request, and a `Proposed` is the request in our format.
     """
 
     # Unsupported fields of a `Proposal` ("labels", "assignees", "auto_merge"), each with a sentence
     # for people.
     without: ClassVar[Mapping[str, str]] = {}
-    without_drafts: ClassVar[str] = ""  # for people, if some repositories lack drafts
+    without_drafts: ClassVar[str] = ""  # a sentence for people, if some repositories lack drafts
     # What our next push does to an auto-merge; "again" means that auto-merge has to be set again.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`, else the
-        newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If none is
+        open, return the newest closed or merged one, or None.
 
         Its state is "gone" if the forge reports that it closed the request because the branch was
         deleted.
@@ -136,7 +136,7 @@ class Host(Connected):
             return plausible(request, self.place.web) if request else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open a pull request as in the proposal, or update the open one. Never open a second one.
+        """Open the proposed pull request, or update the open one. Never open a second one.
 
         `found` is the result of `find` before the push. If the head branch has a newer commit than
         the proposal, the request is not changed, and the result's `head_commit` is that commit.
@@ -194,7 +194,7 @@ class Host(Connected):
         """Return whether, according to the forge's branch rules, users other than this one may push
         a branch with that name.
 
-        Raises the client's errors, such as when this user is not allowed to read the rules.
+        Raises the client's errors, for example if this user is not allowed to read the rules.
         """
         with self.understood():
             return self.others_may_push(name)
@@ -217,7 +217,7 @@ class Host(Connected):
         return changed, changed_pull
 
     def read_completely(self, number: str) -> Proposed:
-        """Return a request with everything that `state` returns, which may take more queries."""
+        """Return a request with everything that `state` promises, which may take more queries."""
         return self.to_proposed(self.fetch(number))
 
     @abstractmethod
@@ -230,13 +230,13 @@ class Host(Connected):
 
     @abstractmethod
     def to_proposed(self, pull: Any) -> Proposed:
-        """Return the forge's data in our form: a title without a draft prefix, and our line
+        """Convert the forge's data to our format: a title without a draft prefix, and our line
         endings.
         """
 
     @abstractmethod
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head of the request in the forge's data."""
+        """Return the base and head branches in the forge's data about a request."""
 
     @abstractmethod
     def create(self, proposal: Proposal) -> Any:
@@ -271,7 +271,7 @@ class Host(Connected):
     def ours_to_delete(proposal: Proposal) -> bool:
         """Return whether the branch may be deleted after the merge.
 
-        A branch set in an annotation may be an environment.
+        A branch that an annotation sets may belong to an environment.
         """
         return has_our_prefix(proposal.head, proposal.prefix)
 
@@ -281,7 +281,7 @@ class Host(Connected):
 
 
 class Overtaken(Exception):
-    """The request has changed since it was read, so read it again. Never leaves `Host`."""
+    """The request has changed since it was read, so it must be read again. Never leaves `Host`."""
 
 
 class AlreadyThere(Exception):
@@ -299,8 +299,8 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
     """Open a pull request for the proposal, or update the open one, and return it.
 
     `before_push` is the request that was found before the push, if any. Other runs may open,
-    change, or close the request at the same time. So after each such conflict, this looks for the
-    request again, and retries a few times. Raises `Outpaced` if it has been merged.
+    change, or close the request at the same time. After each such conflict, look for the request
+    again, and retry a few times. Raises `Outpaced` if it has been merged.
     """
     notes = Notes()
     proposal = _without_unsupported(host, proposal, notes)
@@ -319,11 +319,11 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
             request = None
         except AlreadyThere as conflict:
             request = conflict.open_request
-            shutdown.sleep(0.2 * turn)  # the forge's lists may be late
+            shutdown.sleep(0.2 * turn)  # the forge's lists may lag behind
         except UnreachableError as error:
             # The request may have been opened despite the error: look for it, and retry once,
             # unless a signal has arrived.
-            was_limited = isinstance(error.__cause__, Limited)  # then it has not been opened
+            was_limited = isinstance(error.__cause__, Limited)  # if so, it has not been opened
             may_have_opened = not open_request and not was_limited
             if not may_have_opened or turn > 0 or shutdown.code():
                 raise
@@ -359,7 +359,7 @@ def _is_merged_meanwhile(
     """Return whether the request `found` was merged during this run: it was still open before the
     push, or its text describes the commit that we propose.
 
-    A request that was merged before this run does not count: the branch gets another one.
+    A request that was merged before this run does not count: the branch gets a new one.
     """
     if found.state != "merged":
         return False
@@ -389,8 +389,8 @@ def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
 def _create_request(host: Host, proposal: Proposal) -> Any:
     """Open a pull request, and return the forge's data about it.
 
-    Raises `UnreachableError` if the response is about other branches: a proxy's cache may return
-    such a response.
+    Raises `UnreachableError` if the response is about other branches, for example from a proxy's
+    cache.
     """
     pull = host.create(proposal)
     if host.branches(pull) == (proposal.base, proposal.head):
@@ -402,13 +402,13 @@ def _create_request(host: Host, proposal: Proposal) -> Any:
 
 
 def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
-    """Update the open pull request as in the proposal: its title and text, labels, people, and
+    """Update the open pull request to match the proposal: its title and text, labels, people, and
     auto-merge. Return the request.
 
-    `earlier` is the request as it was found, which may be before our push. Other runs may push to
-    the same branch: if it has a newer commit than ours, the request is not changed, and the
-    result's `head_commit` is the newer commit. Raises `Overtaken` if the request is no longer open,
-    or if its text has changed since it was found.
+    `earlier` is the request as it was found, possibly before our push. Other runs may push to the
+    same branch: if it has a newer commit than ours, the request is not changed, and the result's
+    `head_commit` is the newer commit. Raises `Overtaken` if the request is no longer open, or if
+    its text has changed since it was found.
     """
     our_commit = described(proposal.body)  # the text contains the id of the proposed commit
     current, pull = host.read(earlier.number)
@@ -418,7 +418,7 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
     if rewritten_by_another_run(earlier, current, proposal):
         raise Overtaken
 
-    # Forges process a push with a delay, and some only show twelve digits of a commit. So request
+    # Forges process a push with a delay, and some show only twelve digits of a commit. So look up
     # the branch itself, but only if the request does not show our commit.
     shows_our_commit = current.head_commit != "" and our_commit.startswith(current.head_commit)
     newer_tip = "" if shows_our_commit else _newer_tip(host, our_commit, proposal.head)
@@ -447,8 +447,8 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
         request, pull = host.write(pull, desired.title, desired.body)
     completed = _complete_request(host, request, pull, desired=desired, unset=unset, notes=notes)
 
-    # If another run pushed a newer commit, and had already described it in the text, we have just
-    # overwritten its description: put it back.
+    # If another run pushed a newer commit and had already described it in the text, we have just
+    # overwritten its description, so put it back.
     has_other_commit = our_commit not in ("", completed.head_commit)
     if has_other_commit and described(current.body) == completed.head_commit:
         _overwritten, latest_pull = host.read(earlier.number)
@@ -467,8 +467,9 @@ def _with_auto_merge_again(
     """Return `desired` and `unset`, changed so that auto-merge is set again if the merge queue
     removed the request, or if our push may have ended its auto-merge.
 
-    `desired` has the request's new text, and `unset` has the labels, people, and auto-merge that
-    still have to be set. `earlier` is the request before the push, and `current` after it.
+    `desired` contains the request's new text, and `unset` the labels, people, and auto-merge that
+    still have to be set. `earlier` is the request before the push, and `current` the request after
+    it.
     """
     # A mark (a hidden line in the text) says that an earlier run has set auto-merge. Without it,
     # the next run tries again if this run fails to set auto-merge.
@@ -505,8 +506,8 @@ def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit:
 
 
 def with_removal_from_queue(request: Proposed, reason: str) -> Proposed:
-    """Return the request, marked as removed from the forge's merge queue for this reason, and with
-    auto-merge not set. Without a reason, return it unchanged.
+    """Return the request, marked as removed from the forge's merge queue for this reason, and as
+    having no auto-merge. Without a reason, return it unchanged.
     """
     if not reason:
         return request
@@ -528,14 +529,15 @@ def _complete_request(
     notes: Notes,
 ) -> Proposed:
     """Set the labels, people, and auto-merge in `unset`, and record in the request's text what has
-    been set. Return the request, with the notes.
+    been set. Return the request with the notes.
 
-    `pull` is the forge's data about the request, and `desired` has the request's text.
+    `pull` is the forge's data about the request, and `desired` contains the request's text.
     """
     if wishes(unset):
         request, pull = host.complete(pull, unset, notes)
 
-    # If the branch has a newer commit, the text belongs to that run, which records this itself.
+    # If the branch has a newer commit, the text belongs to the run that pushed it, which makes its
+    # own record.
     our_commit = described(desired.body)
     newer_tip = _newer_tip(host, our_commit, desired.head)
     if newer_tip:
@@ -570,7 +572,7 @@ class Notes:
     def add(self, sentence: str, kind: str = "", *names: str) -> None:
         """Add a sentence, unless it is "" or a duplicate.
 
-        A `kind` ("label", "reviewer", "assignee", or "auto-merge") means that these names of the
+        A `kind` ("label", "reviewer", "assignee", or "auto-merge") means that these names of that
         kind could not be set. They are recorded, so that the next run retries them.
         """
         if sentence and sentence not in self._sentences:
@@ -584,10 +586,11 @@ class Notes:
 
     @contextmanager
     def on_failure(self, what: str, kind: str, *names: str) -> Iterator[None]:
-        """Turn the forge's refusal inside the block into a note: the sentence "<what>: <error>".
+        """Turn the forge's refusal inside the block into a note, the sentence "<what>: <error>".
         The labels or people with these `names` then count as not set (see `add`).
 
-        Other errors are raised: the forge could not be reached, or did not accept the token.
+        Other errors are raised, for example if the forge could not be reached, or rejected the
+        token.
         """
         try:
             yield
@@ -603,20 +606,20 @@ class Notes:
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
     """Return the `wanted` names that are not in `have`, in order and without duplicates.
 
-    The names are of labels or users, and are compared case-insensitively.
+    The names of labels or users are compared case-insensitively.
     """
     seen_names = {name.lower() for name in have}
     missing_names = []
     for name in wanted:
         if name.lower() not in seen_names:
-            seen_names.add(name.lower())  # a second time, the name is a duplicate
+            seen_names.add(name.lower())  # any later occurrence is a duplicate
             missing_names.append(name)
     return missing_names
 
 
 def plausible(found: Proposed, page: str) -> Proposed:
-    """Return the request, but without a merge commit that is not hexadecimal, and with `page` (the
-    repository's page) instead of an invalid URL.
+    """Return the request without its merge commit if that is not hexadecimal, and with `page` (the
+    repository's page) if its URL is invalid.
 
     The values are from the forge, and end up in results, logs, and pages.
     """
@@ -637,7 +640,7 @@ class Comment:
 class Comments(Connected):
     """The comments on a repository's pull requests.
 
-    Our comment is found by its mark (a hidden line that only our comments have) and edited, so
+    Our comment is found by its mark (a hidden line that only our comments contain) and edited, so
     there is only one.
     """
 
@@ -665,7 +668,7 @@ class Comments(Connected):
     @abstractmethod
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
         """Return the comments on that request with the mark, newest first, and only our own if the
-        forge can tell.
+        forge can identify them.
         """
 
     @abstractmethod
@@ -702,8 +705,8 @@ class Deployments(Connected):
             self._started[deployment.environment] = self.create(deployment)
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """Set the state of the deployment that this run started (`begun`), or else of an earlier
-        run's newest deployment for the same commit and environment.
+        """Set the state of the deployment that this run started (`begun`), or else of the newest
+        deployment by an earlier run for the same commit and environment.
 
         Return whether there is such a deployment.
         """

@@ -22,8 +22,8 @@ Part = TypeVar("Part", bound=Connected)
 
 
 class Forges:
-    """Repository URL → its forge (a Git host such as GitHub). Threads may share it. Each host is
-    probed only once.
+    """A mapping from repository URLs to their forges (Git hosts such as GitHub). Threads may share
+    it. Each host is probed only once.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Forges:
     ) -> None:
         """Create the collection of forges. No server is contacted yet.
 
-        `known` are the forges from `--forge`, then those from `task.forges.places.known_to`.
+        `known` contains the forges from `--forge`, then those from `task.forges.places.known_to`.
         `tokens` returns the tokens of the run. `reached` returns the push URL of a repository: the
         URL that this step uses instead of the one in the Application.
         """
@@ -60,21 +60,21 @@ class Forges:
 
         `repo` is the repository's URL in an Application. This step may push to a different URL (a
         mirror or a proxy), so compare both with the known forges, the push URL first. If neither
-        fits, probe the first URL's host.
+        matches, probe the host of the push URL, or that of `repo` if the push URL is a local path.
 
         Raises `ForgeError` if a URL is not a repository on a forge (the message starts with
         `fails`), and the errors of `probe`.
         """
-        # called only for its error: an unreadable token is an error for every repository
+        # called only for the error that it raises: an unreadable token affects every repository
         self._tokens()
 
         push_url = self._push_url(repo)
         urls = [repo]
-        if push_url != repo and _is_on_host(push_url):  # else it is a mirror's local path
+        if push_url != repo and _is_on_host(push_url):  # otherwise, it is a mirror's local path
             urls = [push_url, repo]
 
         # A known forge with a root (a URL) is certain. One without a root is for every other host,
-        # so it is used only if neither URL fits the certain ones.
+        # so it is used only if neither URL matches a certain one.
         certain_forges = tuple(forge for forge in self._known if forge.root)
         try:
             for known_forges in (certain_forges, self._known):
@@ -92,7 +92,7 @@ class Forges:
         No server is contacted.
         """
         if not _is_on_host(self._push_url(repo)) and not _is_on_host(repo):
-            self.place(repo)  # called only for its error
+            self.place(repo)  # called only for the error that it raises
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """Return the kind of forge, such as `github`, and the URL of the page that compares the
@@ -129,7 +129,7 @@ class Forges:
         return ""
 
     def of(self, repo: str) -> Host:
-        """Return the client for the repository's pull requests, which is created on first use.
+        """Return the client for the repository's pull requests. It is created on first use.
 
         Raises the errors of `place`, and `CredentialsError` if there is no token for the forge.
         """
@@ -174,7 +174,7 @@ class Forges:
         return self._open(client_class, address, token)
 
     def commits(self, repo: str) -> GitHubCommits:
-        """Return the client for commits to the repository through GitHub's API, which is created on
+        """Return the client for commits to the repository through GitHub's API. It is created on
         first use.
 
         Raises the errors of `place_on_github`, and `CredentialsError` if there is no token.
@@ -237,7 +237,7 @@ class Forges:
 
 
 def _is_on_host(url: str) -> bool:
-    """Return whether a URL has a host, unlike the local path of a mirror."""
+    """Return whether a URL has a host, unlike a mirror's local path."""
     try:
         remote_of(url)
     except Malformed:

@@ -45,12 +45,12 @@ LIMITS = Limits(
 @dataclass(frozen=True)
 class Known:
     """A forge (a Git host such as GitHub) known from a source other than the repository's URL:
-    `--forge NAME=URL`, CI_SERVER_URL, a probe.
+    `--forge NAME=URL`, CI_SERVER_URL, or a probe.
     """
 
     forge: str
     # the root of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means
-    # as in the URL
+    # the root in the repository's URL
     root: str
     chosen: bool = False  # set by `--forge`, so it also applies to ssh hosts with other names
 
@@ -77,8 +77,8 @@ def forge_option(text: str) -> Known:
 
 
 def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the URL of the Git host that the CI system belongs to, from its variables, by kind of
-    forge: {"gitlab": "https://gitlab.example.com"}, or {} if there is none.
+    """Return the URL of the CI system's own Git host, from its variables, by kind of forge:
+    {"gitlab": "https://gitlab.example.com"}, or {} if there is none.
     """
     # Gitea and Forgejo also set GitHub's variables.
     is_like_gitea = "true" in (environ.get("GITEA_ACTIONS"), environ.get("FORGEJO_ACTIONS"))
@@ -97,7 +97,7 @@ def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
-    """Return the forge that the CI system belongs to, from its variables, or ()."""
+    """Return the CI system's own forge, from its variables, or ()."""
     servers = servers_of(environ)
     if "azure" in servers:  # remove the collection's path: it is part of a project's address
         scheme_and_host = servers["azure"].split("/")[:3]  # "https:", "", and the host
@@ -110,9 +110,9 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     """Return the address of the repository at this URL on its forge (a Git host such as GitHub), or
     None if the kind of forge is unknown (`probe` can detect it).
 
-    The first of these decides: a public host, a `known` forge with a root (a URL) that the
-    repository is below, a `known` forge without a root, which is for every other host, or a guess
-    from the URL. Raises `Malformed` if the URL is not a repository on the forge.
+    The first of these decides: a public host, a `known` forge with a root (a URL) above the
+    repository, a `known` forge without a root, which is for every other host, and a guess from the
+    URL. Raises `Malformed` if the URL is not a repository on the forge.
     """
     remote = remote_of(url)
     public_forge = _public_forge(remote.host)
@@ -129,7 +129,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
             return _address_on(entry.forge, replace(remote, parts=parts, host=host), entry.root)
 
     for entry in known:
-        # an ssh host may have another name than the web pages in `--forge NAME=URL`
+        # an ssh host's name may differ from that of the web pages in `--forge NAME=URL`
         applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
         if applies_to_any_host:
             host = split(entry.root).authority or remote.host
@@ -175,7 +175,7 @@ def _guess_forge(remote: RemoteUrl) -> str:
     if "." not in remote.host:  # a hostname without a domain
         return ""
     first_label = remote.host.partition(":")[0].partition(".")[0]
-    words = set(first_label.split("-"))  # `my-gitea.example.com` has the word `gitea`
+    words = set(first_label.split("-"))  # `my-gitea.example.com` contains the word `gitea`
     for forge in FORGES.values():
         if words & set(forge.words):
             return forge.name
@@ -215,10 +215,10 @@ def probe(
     log: Callable[[str], None] = lambda _line: None,
     limits: Limits = LIMITS,
 ) -> Known:
-    """Detect a host's kind of forge and the root of its web pages, by requesting an address that
-    only this kind of forge serves.
+    """Detect a host's kind of forge and the root of its web pages, by requesting addresses that
+    only one kind of forge serves.
 
-    Raises `ForgeError` if the host is of a different kind, and `UnreachableError` if it does not
+    Raises `ForgeError` if the host is of no known kind, and `UnreachableError` if it does not
     respond.
     """
     # The forge may be below a path, which then comes before the owner and the repository, as in
@@ -238,7 +238,7 @@ def probe(
     try:
         for folder in folders:
             for forge in FORGES.values():
-                if forge.question is None:  # it cannot be recognized without a token
+                if forge.question is None:  # cannot be recognized without a token
                     continue
                 path, is_this_forge = forge.question
                 try:

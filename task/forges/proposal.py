@@ -3,8 +3,8 @@
 Images, tags, and names come from others: `task.output.markdown` shows them as code.
 
 The marks delimit our part, and store data for later runs. People may add text before and after our
-part, and change the title. Both are kept. The marks also record the labels and people that were
-set: if one of them is missing, a person removed it; everything else still has to be set. The
+part, and change the title: both are kept. The marks also record the labels and people that were
+set. If a recorded one is missing, a person removed it; the others still have to be set. The
 proposed and declined builds are in the head branch's list, and are not read from here.
 """
 
@@ -27,8 +27,8 @@ from task.templates.commit_message import one_line
 from task.text import counted
 
 LONGEST_TITLE = 255  # characters: the limit of GitLab, Gitea, and Bitbucket
-# Characters in a body, from the forges' documentation and error messages; the others accept as many
-# as GitHub.
+# Characters in a body, according to the forges' documentation and error messages. The other forges
+# accept as many as GitHub.
 LONGEST_BODY: Mapping[str, int] = {
     "github": 65_536,
     "bitbucket": 32_768,
@@ -42,8 +42,8 @@ LIFE = """\
 - **you change its title, labels, or people, or add text before or after this block**: your changes are kept.
 - **a newer build arrives**: it replaces the older one."""
 ROOM_FOR_IMAGES = 120  # characters in a title for the versions of several images
-ROOM_FOR_LATER = 300  # for the marks of the title, and of the labels and people that were set
-# Invisible; it breaks up mentions and references.
+ROOM_FOR_LATER = 300  # for the marks about the title, and about the labels and people that were set
+# An invisible character that breaks up mentions and references.
 BREAK = "\u200b"
 MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
 COMMENT = re.compile(r"<!--|\[//\]")
@@ -78,10 +78,10 @@ class Content:
 
     apps: Sequence[AppChanges]
     text: str = ""  # from the author's own template, without subject and trailers (`message_parts`)
-    # Links for the reader; "" is omitted.
+    # Links for the reader. Those that are "" are omitted.
     source: str = ""  # the source commit's page, else its id
     run: str = ""  # the pipeline's page
-    compare: str = ""  # the page with base and head on the forge
+    compare: str = ""  # the forge's page that compares base and head
     commit: str = ""  # the described head commit; "" if unknown
     base: str = ""  # the request's base branch
     # Markdown below the table, if there is room: the source range, and how to undo the change
@@ -94,11 +94,9 @@ def longest_body(forge: str) -> int:
 
 
 def title(message: str) -> str:
-    """Return the commit message's first line, truncated to the forges' limit, and without
-    mentions.
-    """
+    """Return the commit message's first line, truncated to the forges' limit, without mentions."""
     first_line = message.strip().partition("\n")[0]
-    # there has to be room for the invisible breaks in mentions
+    # leave room for the invisible breaks in mentions
     shortened = one_line(first_line, LONGEST_TITLE - 20)
     return _without_mentions(shortened)[:LONGEST_TITLE]
 
@@ -112,9 +110,10 @@ def headline(
     """Return a pull request's title: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or for several
     Applications, `3 Applications: …`.
 
-    `apps` has the changes of each Application. `back` has those that a person rolled back: if there
-    are any, the title mentions only these, so that it does not depend on other waiting builds. For
-    a `command` that a person starts, the title begins with the commit's `subject`.
+    `apps` contains the changes of each Application, and `back` those that a person rolled back. If
+    there are any rollbacks, the title mentions only these, so that it does not depend on other
+    waiting builds. For a `command` that a person starts, the title begins with the commit's
+    `subject`.
     """
     if back:
         back_names, back_changes = _in_short(back)
@@ -126,7 +125,7 @@ def headline(
     is_automatic_update = kind.writes and not kind.by_hand
     if is_automatic_update:
         return title(f"{names}: {changes}")
-    if subject.endswith(f" {names}"):  # so do not repeat the names
+    if subject.endswith(f" {names}"):  # the names need not be repeated
         return title(f"{subject}: {changes}")
     return title(f"{subject}; {names}: {changes}")
 
@@ -174,7 +173,7 @@ def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
-    """Return the new versions of the `images` (name, tag, digest) that fit in a title, and the
+    """Return as many new versions of the `images` (name, tag, digest) as fit in a title, and the
     number of the others: `web 1.1.0, api 2.0.0 and 3 more images`.
 
     After a squash merge, the title is the only record of the versions in the base's history.
@@ -196,7 +195,7 @@ def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
 
 
 def message_parts(message: str) -> tuple[str, str]:
-    """Return a commit message's subject, and the text after it without trailers (the lines like
+    """Return a commit message's subject, and the text after it without trailers (lines like
     `Signed-off-by: …` at the end).
     """
     subject, _, text = message.strip().partition("\n")
@@ -229,7 +228,7 @@ def body(content: Content, forge: str = "") -> str:
     rows_have_source = any(row.source for row in rows)
     links = _links(content, with_source=not rows_have_source)
 
-    # `room` is the number of characters that are left. The marks, the heading, and the links always
+    # `room` is the number of remaining characters. The marks, the heading, and the links always
     # fit. The remaining room is for the table, then for the author's text, and then for every other
     # part that fits as a whole.
     room = longest_body(forge) - ROOM_FOR_LATER - sum(map(len, (begin, heading, links, end)))
@@ -250,7 +249,7 @@ def body(content: Content, forge: str = "") -> str:
 
 def _links(content: Content, *, with_source: bool) -> str:
     """Return one line of Markdown with links for the reader: to the source commit (`with_source`),
-    the pipeline's run, and the changes. Unknown ones are omitted.
+    the pipeline's run, and the changes. Unknown links are omitted.
     """
     links = []
     if content.source and with_source:
@@ -263,7 +262,7 @@ def _links(content: Content, *, with_source: bool) -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the new body of the pull request `found`, which we close. Our part of the body,
+    """Return the new body of the pull request `found`, which we are closing. Our part of the body,
     between our marks, is replaced by the reason. People's text before and after it is kept.
     """
     _before, our_part, _after = split(found.body)
@@ -326,8 +325,8 @@ def _fenced(text: str, room: int) -> str:
 
     If there is not enough room, the text is truncated, or omitted if almost nothing would fit.
     """
-    # An invisible break after the first character of each comment's start (`<` BREAK `!--`). So the
-    # text cannot contain our marks.
+    # Put an invisible break after the first character of each comment's start (`<` BREAK `!--`), so
+    # that the text cannot contain our marks.
     without_comments = COMMENT.sub(lambda match: match[0][0] + BREAK + match[0][1:], text.strip())
     shown = _without_mentions(without_comments)
     if not shown:
@@ -345,14 +344,14 @@ def _fenced(text: str, room: int) -> str:
 
 
 def _without_mentions(text: str) -> str:
-    """Return the text with a break in every mention and reference."""
+    """Return the text with an invisible break in every mention and reference."""
     return MENTION.sub(lambda found: found[0] + BREAK, text)
 
 
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
     """Return the value of our mark with this name (a hidden line of a body), or "".
 
-    If several lines look like it, the last one is our mark, because no other text comes after it.
+    If several lines look like this mark, the last one is ours, because no other text follows it.
     """
     values = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
     return str(values[-1]) if values else ""
@@ -367,7 +366,7 @@ def split(text: str) -> tuple[str, str, str]:
     """Return three parts of a pull request's body: people's text before our part, our part, and
     people's text after it. Our part is everything from our first mark to our last mark.
 
-    Without marks, all of the body is the first part.
+    Without marks, the whole body is the first part.
     """
     marks = list(ANY.finditer(text))
     if not marks:
@@ -400,7 +399,7 @@ def with_mark(text: str, name: str, value: str) -> str:
         new_line = mark.format(name, value)
         has_end = bool(other_lines) and f"{END}: " in other_lines[-1]
         if has_end:
-            other_lines.insert(-1, new_line)  # the line before the last one
+            other_lines.insert(-1, new_line)  # before the last line
         else:
             other_lines.append(new_line)
     return before + "\n".join(other_lines) + after
@@ -414,13 +413,13 @@ def has_changed_title(found: Proposed) -> bool:
 
 
 def digest(title: str) -> str:
-    """Return the digest of the title in the body's mark."""
+    """Return a title's digest, as stored in the body's mark."""
     return sha256(" ".join(title.split()).encode("utf-8", "replace")).hexdigest()
 
 
 def wish_key(kind: str, name: str = "") -> str:
-    """Return a short key for a wish, something that a pull request should have: a label, a
-    reviewer, or an assignee with this name, or `auto-merge`.
+    """Return a short key for a wish, which is something that a pull request should have: a label,
+    reviewer, or assignee with this name, or `auto-merge`.
     """
     return sha256(f"{kind} {name}".lower().encode("utf-8", "replace")).hexdigest()[:KEY]
 
@@ -483,7 +482,7 @@ def with_fitting_text(
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
-    if current:  # keep the record of what has been set, and people's text
+    if current:  # keep people's text, and the record of what has been set
         our_part = with_applied_wishes(body, applied_wishes(current.body))
         body = with_our_part(current.body, our_part)
     return replace(proposal, title=title, body=_fitting_body(body, longest))
@@ -526,8 +525,8 @@ def has_same_text(found: Proposed, proposal: Proposal) -> bool:
 
 
 def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
-    """Return whether another run has changed the pull request's text since the request was `found`:
-    the `current` text describes neither the same commit as before nor the proposal's commit.
+    """Return whether another run has changed the pull request's text since the request was `found`.
+    If so, the `current` text describes neither the same commit as before nor the proposal's commit.
     """
     return described(current.body) not in (described(found.body), described(proposal.body))
 

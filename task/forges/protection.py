@@ -1,6 +1,7 @@
-"""Whether others may push a branch with this name, according to the Git host's rules. Pure.
+"""Checks whether others may push a branch with a given name, according to the Git host's rules.
+Pure.
 
-Anyone who can push our branches can control what is proposed and held
+Anyone who can push to our branches can control what is proposed and held
 (docs/how-to/protect-the-branches.md). Each function returns True only if the host's response says
 so. Roles that can change the rules themselves are not "others".
 """
@@ -59,7 +60,7 @@ def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Return whether no restriction of the kind `push` is for a branch with this name."""
+    """Return whether a branch with this name is free of restrictions of the kind `push`."""
     patterns = (
         dig(restriction, "pattern")
         for restriction in restrictions
@@ -69,7 +70,7 @@ def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Return whether no restriction makes a branch with this name read-only."""
+    """Return whether a branch with this name is free of restrictions that make it read-only."""
     for restriction in restrictions:
         if dig(restriction, "type") != _READ_ONLY:
             continue
@@ -84,7 +85,7 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether others may push, according to the access control `lists` of the branch's
-    folder. They may if each list inherits the repository's permissions, and no list denies anyone
+    folder. They may if each list inherits the repository's permissions, and none denies anyone the
     permission to contribute.
     """
     for access_list in lists:
@@ -112,7 +113,7 @@ def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
     A level for a single user, group, or deploy key does not count: it is the owner's choice.
     """
     is_for_one = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
-    role = level.get("access_level")  # 0 means: no one
+    role = level.get("access_level")  # 0 means no one
     return not is_for_one and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
 
 
@@ -123,7 +124,8 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
     """Return whether a glob, such as `release/*`, matches a branch's name.
 
-    `**` matches any characters. `*` matches them as well if `across` is true, else all but slashes.
+    `**` matches any characters. So does `*` if `across` is true; otherwise, it matches all
+    characters but slashes.
     """
     regex = ""
     for part in re.split(r"(\*+)", pattern[:500]):

@@ -1,7 +1,7 @@
 """Information for a request's reviewer below the table: the commits, and how to undo the change.
 
 Pure strings. Names and commits come from others, so they are shown as code, and only plain shell
-words become part of a command.
+words are put into commands.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MOST_UNDONE = 5  # rows to show; the rest are only counted
 # host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # no character is special to a shell
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these is special to a shell
 
 
 @dataclass(frozen=True)
 class SourceRange:
-    """The builds before and after an image's change."""
+    """The builds before and after a change of an image."""
 
     image: str
     old: Build
@@ -113,8 +113,8 @@ def _rollback_commands(apps: Sequence[AppChanges]) -> list[str]:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
             alias = ["--alias", change.alias] if change.alias else []
             words = [name, *alias, "--to", old]
-            # Our own options begin with `--`. An empty `old` is not plain: there is nothing to
-            # restore.
+            # Our own options begin with `--`. An empty `old` does not count as plain, because there
+            # is nothing to restore.
             are_plain = all(_WORD.fullmatch(word.removeprefix("--")) for word in words)
             if are_plain:
                 commands.append(f"image-update rollback {' '.join(words)}")

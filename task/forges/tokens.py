@@ -1,8 +1,8 @@
-"""The token for the API of a forge (a Git host): set by the pipeline's author, never by an
+"""The token for the API of a forge (a Git host). Only the pipeline's author sets it, never an
 annotation.
 
 The owner of an Application chooses the repository's URL, so every token has a scope: a web address
-prefix. A token is not sent anywhere else, and over plain http only if its scope is http.
+prefix. A token is never sent outside its scope, and over plain http only if the scope is http.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Tokens:
         """Return the token for the API of the repository at that address: the one set by the user,
         else Git's credentials, else the CI job's own token.
 
-        `what` is the action that requires it. Raises `CredentialsError` if there is none.
+        `what` is the action that requires the token. Raises `CredentialsError` if there is none.
         """
         if self._secret and self._in_scope(place):
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
                 # The username that the user has set comes first: Bitbucket Cloud's API requires an
-                # email address, but git a fixed name.
+                # email address, but git requires a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
         ci_token = self._ci_job_token(place)
         if ci_token:
@@ -165,7 +165,7 @@ def _token_scope(
 def check_token_file(path: str) -> None:
     """Raise `UsageError` if there is no such file.
 
-    The file is read later, because a pipe can only be read once.
+    The file itself is read later, because a pipe can be read only once.
     """
     try:
         os.stat(path)

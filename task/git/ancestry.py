@@ -38,7 +38,7 @@ _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
 @dataclass(frozen=True)
 class Kin:
-    """How a new commit relates to an old one. If the order is "unknown", `why` has the reason."""
+    """How a new commit relates to an old one. If the order is "unknown", `why` is the reason."""
 
     order: Order
     why: str = ""
@@ -59,9 +59,10 @@ class Lineage:
     def order(self, repository: str, old: str, new: str) -> Kin:
         """Return how the commit `new` relates to the commit `old` in a repository.
 
-        It is "newer" if it descends from `old`, "older" if it is an ancestor, "same", or
-        "unrelated". If that cannot be determined, for example because the server does not respond,
-        the result is "unknown" with the reason, and no error is raised. Ids may be abbreviated.
+        The result is "newer" if `new` descends from `old`, "older" if it is an ancestor of `old`,
+        "same", or "unrelated". If that cannot be determined, for example because the server does
+        not respond, the result is "unknown" with the reason, and no error is raised. Ids may be
+        abbreviated.
         """
         old = old.strip().lower()
         new = new.strip().lower()
@@ -78,7 +79,7 @@ class Lineage:
         self._sources.clear()
 
     def _compare(self, repository: str, old: str, new: str) -> Kin:
-        """Return how two commits relate. A problem is returned as the reason for "unknown"."""
+        """Return how two commits relate. If there is a problem, it is the reason for "unknown"."""
         display_url = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
@@ -101,7 +102,7 @@ class Lineage:
 
 
 class _Source:
-    """A source repository, and the temporary repository for its commits."""
+    """A source repository, and a temporary repository for its commits."""
 
     def __init__(self, git: Git, repository: str) -> None:
         url = git.url(repository)
@@ -111,7 +112,7 @@ class _Source:
         self._clock = Clock(git.bounds.seconds, self._display_url)
         self._env = git.login(repository)  # variables for git, including credentials
         self._folder = BareFolder(git, url)
-        self._shallow = True  # whether the server can send a part of the history
+        self._shallow = True  # whether the server can send part of the history
         self._by_id = True  # whether the server sends commits that no branch or tag points to
         self._filter = 0  # index into _FILTERS
 
@@ -176,7 +177,7 @@ class _Source:
                 with suppress(GitFailed):  # the commit was not fetched
                     self._run_locally("cat-file", "-e", f"{commit}^{{commit}}")
                     starts.append(commit)
-        # One line at a time: a server may have sent a million commits.
+        # Read one line at a time: a server may have sent a million commits.
         lines = StringIO(self._run_locally("rev-list", "--parents", "--all", *starts))
         parents = {}
         for line in lines:
@@ -186,10 +187,11 @@ class _Source:
 
     def _fetch(self, depth: int, *refs: str) -> bool:
         """Fetch commits with up to `depth` ancestors. `refs` are commit ids or refspecs. Return
-        whether the server sends commits by id; if not, and `refs` are ids, nothing was fetched.
+        whether the server sends commits by id. If it does not, and `refs` are ids, nothing was
+        fetched.
 
-        If the server redirects, or does not support the kind of request, the fetch is repeated with
-        the new URL or another kind of request. Raises `GitFailed`.
+        If the server redirects, or does not support this kind of request, repeat the fetch with the
+        new URL or another kind of request. Raises `GitFailed`.
         """
         argv = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags"]
         if self._shallow:
@@ -226,8 +228,8 @@ class _Source:
         return self._by_id
 
     def _switch_request(self, messages: str) -> bool:
-        """Switch to a different kind of request if `messages` (git's, about the failed request) say
-        that the server does not support this one. Return whether there is another kind.
+        """Switch to a different kind of request if git's `messages` about the failed request say
+        that the server does not support this kind. Return whether there is another one.
         """
         if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
@@ -240,7 +242,7 @@ class _Source:
         return True
 
     def _run_locally(self, *argv: str) -> str:
-        """Return the output of a git command that contacts no server."""
+        """Return the output of a git command that does not contact a server."""
         git_dir = self._folder.complete()
         return self._git.run(*argv, git_dir=git_dir, clock=self._clock).out.decode()
 
@@ -265,8 +267,8 @@ class _Source:
 def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: str) -> Kin:
     """Return how `new` relates to `old` according to the fetched commits.
 
-    `parents` has the parents of each, and `boundary` are the commits whose parents the server did
-    not send. If the result is "unknown", more commits may show the order.
+    `parents` contains each commit's parents, and `boundary` the commits whose parents the server
+    did not send. If the result is "unknown", fetching more commits may show the order.
     """
     old_id, old_problem = _full_id(parents, old)
     new_id, new_problem = _full_id(parents, new)
@@ -280,8 +282,8 @@ def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: 
         return Kin("newer")
     if new_id in old_history:
         return Kin("older")
-    # The missing ancestors of one commit may include the other one. Ancestors of both commits do
-    # not matter: if their ancestors included one of the two, there would be a cycle.
+    # The missing ancestors of one commit may include the other one. Common ancestors do not matter:
+    # if one of the two commits were an ancestor of these, there would be a cycle.
     only_in_one_history = old_history ^ new_history
     if boundary & only_in_one_history:
         return Kin(

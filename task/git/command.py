@@ -63,7 +63,7 @@ from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
-SECONDS = 900.0  # no local git command takes this long
+SECONDS = 900.0  # longer than any local git command takes
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # git's first request to a server
 _REDIRECTED = re.compile(r"returned error: 30[12378]\b")
@@ -80,7 +80,7 @@ _TRACED = {
 }
 _MOST_REDIRECTS = 5  # redirects followed for one repository
 _TAIL = 64_000  # bytes of stderr to keep; the cause of an error comes last
-_LAST_LINES = 3  # lines of stderr in the error about a stopped command
+_LAST_LINES = 3  # lines of stderr to quote in the error about a stopped command
 _PROGRESS = re.compile(
     "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
 )
@@ -122,7 +122,7 @@ class Talk:
 class Git:
     """Runs all git commands in the same way.
 
-    A run has one for each set of credentials, and several threads may share it.
+    A run has one instance for each set of credentials, and several threads may share it.
     """
 
     def __init__(  # noqa: PLR0913 - all that a git process depends on
@@ -138,17 +138,17 @@ class Git:
         patience: float = 20,
         bounds: Bounds = Bounds(),
     ) -> None:
-        """`environ`: the machine's variables. `protocols`: allowed in addition to `PROTOCOLS`.
-        `rewrites`: (prefix of a URL, its replacement). `access`: the credentials. `configured`: use
-        the user's git configuration, too.
+        """`environ`: the machine's variables. `protocols`: those allowed in addition to
+        `PROTOCOLS`. `rewrites`: (prefix of a URL, its replacement). `access`: the credentials.
+        `configured`: whether to use the user's git configuration, too.
         """
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the names of all git commands that were started
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
-        self.stall = stall  # seconds without a byte after which a transfer is stopped
+        self.stall = stall  # seconds without a byte before a transfer is stopped
         self.bounds = bounds  # limits on the resources that a server may use
         self._process_limits = bounds.limits()
-        self.patience = patience  # seconds in which to retry requests after the server broke off
+        self.patience = patience  # how many seconds to retry after the server broke off
         self._rewrites = tuple(rewrites)
         self.log = log
 
@@ -174,8 +174,7 @@ class Git:
     def url(self, repo: str) -> str:
         """Return the URL to contact for an Application's URL, without any credentials in it.
 
-        Log a warning, once, about plain http. Raises `SourceError` for a protocol that is not
-        allowed.
+        For plain http, log a warning once. Raises `SourceError` for a protocol that is not allowed.
         """
         target = self._address(repo)
         is_local = target.protocol == "file"
@@ -201,8 +200,8 @@ class Git:
         return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
-        """Return whether a repository is on this machine, and whose it is: "ours", "safe" (another
-        user's, but git is configured to trust it), or "" for a repository on a server.
+        """Return whose repository this is if it is on this machine: "ours", or "safe" (another
+        user's, but git is configured to trust it). Return "" for a repository on a server.
 
         Raises `RepositoryError` if git does not trust its owner, because git would run its hooks.
         """
@@ -223,10 +222,10 @@ class Git:
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
         """Return the variables for a git command that contacts the server of `repo`: credentials,
-        the user's git settings, and the ssh command. Credentials are only for their own server.
+        the user's git settings, and the ssh command. Credentials are sent only to their own server.
 
         `at_once`: send the credentials with the first request, unless a command has
-        `sent_too_early`. This saves waiting for a 401, which is a round trip. Raises
+        `sent_too_early`. This saves a round trip: there is no need to wait for a 401. Raises
         `CredentialsError` for a configuration that git cannot read, and the errors of a GitHub
         App's token.
         """
@@ -236,12 +235,12 @@ class Git:
         is_local = target.protocol == "file" and not rewrites
         logins, settings = self._logins_and_settings(target)
 
-        # Git sends a header to a redirect's target, too. So with a header, it must not follow
-        # redirects.
+        # Git sends a header to a redirect's target, too. So if there is a header, git must not
+        # follow redirects.
         server = "" if rewrites else origin(url)  # "" means any
         follow_redirects = not sends_header(settings, server)
 
-        # Send a login with the first request, if it is certain which one the server gets.
+        # Send a login with the first request if it is certain which login the server will get.
         may_send_at_once = (
             at_once and follow_redirects and not rewrites and url not in self._only_on_request
         )
@@ -256,16 +255,16 @@ class Git:
         moved_urls = [(url, self._new_urls[url])] if url in self._new_urls else []
         env = login_environment(settings, logins, follow=follow_redirects, moved=moved_urls)
         env |= self._access.environment()
-        # hooks of a local repository do not log in anywhere
+        # a local repository's hooks do not log in anywhere
         may_use_helpers = not is_local and not self._access.given.alone
         if may_use_helpers:
-            # The machine's variables for credential programs, if they are not set yet.
+            # Add the machine's variables for credential programs, unless they are already set.
             variables = variables_for_helpers(self._full_environ, self._user_config.programs)
             for name, value in variables.items():
                 if name not in self._environ:
                     env.setdefault(name, value)
         if target.protocol == "https" and not self._user_config.rewrites_to_http:
-            # Never go from https to http: plain http could be read and changed in transit.
+            # Never go from https to http: plain http can be read and modified in transit.
             env["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return env | self.ssh_environment(url)
 
@@ -283,7 +282,7 @@ class Git:
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
         """Return the user's git settings and ours. If only our credentials may be used (`alone`),
-        the user's are left out.
+        leave out the user's.
         """
         from_files = self._user_config.pairs
         from_variables = self._settings_from_variables
@@ -297,10 +296,10 @@ class Git:
         If so, remember the URL: later commands send them only when the server asks.
 
         `error` is the command's failure. Some servers reject unknown credentials even for a public
-        repository, and a redirect has to be followed without credentials.
+        repository, and redirects have to be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._only_on_request:  # so they were not sent too early
+        if url in self._only_on_request:  # if so, they were not sent too early
             return False
         was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
         if not was_rejected:
@@ -316,12 +315,12 @@ class Git:
         git_dir: str,
         clock: Clock,
     ) -> bool:
-        """Return whether the failed command should be repeated, because the server redirects the
-        repository to a different URL on the same server. That URL is remembered.
+        """Return whether to repeat the failed command, because the server redirects the repository
+        to a different URL on the same server. That URL is remembered.
 
         `error` is the command's failure, and `remote` is its remote in `git_dir`. This is needed
-        when git must not follow redirects itself, because it would send them a header with a token.
-        Raises `CredentialsError` if the redirect leads to a different server.
+        when git must not follow redirects itself, because it would send a header with a token to
+        their targets. Raises `CredentialsError` if the redirect leads to a different server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -332,17 +331,17 @@ class Git:
         output = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
         contacted_url = output.decode().strip()
         try:
-            self._trace_request(remote, git_dir, env, clock)  # the error has the headers
+            self._trace_request(remote, git_dir, env, clock)  # the error contains the headers
         except GitFailed as traced_error:
             if not _REDIRECTED.search(traced_error.err):
                 return False
             locations = _LOCATION.findall(traced_error.err)
         else:
-            return True  # the server does not redirect any more, so the command may be repeated
+            return True  # the server no longer redirects, so the command may be repeated
         if not locations:
             return False
 
-        # Remember the URL, unless it is on a different server, or is a web page's.
+        # Remember the URL, unless it is on a different server or leads to a web page.
         display_url = without_login(repo)
         location = urljoin(f"{contacted_url}{_REFS}", locations[-1])
         if origin(location) != origin(contacted_url):
@@ -386,7 +385,7 @@ class Git:
         """Ask the server for its HEAD, and return git's stderr, which contains the headers of the
         server's responses.
 
-        Never show this output: git hides Authorization in it, but no other header. Raises
+        Never show this output: git masks the Authorization header in it, but no others. Raises
         `GitFailed`.
         """
         argv = ("ls-remote", remote, "HEAD")
@@ -407,11 +406,11 @@ class Git:
     ) -> Ran:
         """Run a command, and return its output.
 
-        `timeout`: seconds, unless a `clock` has the time left for several commands. `program`: a
+        `timeout`: seconds, unless a `clock` keeps the time left for several commands. `program`: a
         different program to run in the same environment. `meanwhile`: a function to call while the
-        command runs. `stop`: a function that gets stderr so far, and returns the reason to stop the
-        command, or "". Raises `GitFailed`, `GitEnded` if we stopped the command, or
-        `UnreachableError` if someone else did.
+        command runs. `stop`: a function that receives stderr so far, and returns the reason to stop
+        the command, or "". Raises `GitFailed`, `GitEnded` if we stopped the command, or
+        `UnreachableError` if someone else killed it.
         """
         shutdown.check()  # raises an error if a signal has arrived
         name = _command_name(argv)
@@ -452,7 +451,7 @@ class Git:
 
         why_stopped = watch.why
         if code and not why_stopped and program == "git":
-            why_stopped = self.bounds.passed(messages)  # git ended at a limit that we set
+            why_stopped = self.bounds.passed(messages)  # git hit a limit that we set
         if why_stopped:
             self._sharing.end()
             last_lines = "\n".join(messages.splitlines()[-_LAST_LINES:])
@@ -467,14 +466,14 @@ class Git:
         raise GitFailed(name, code, output, messages)
 
     def _log_warnings(self, messages: str, subject: str) -> None:
-        """Log each warning in git's messages once in a run, but at most `_MOST_WARNINGS`."""
+        """Log each warning in git's messages once per run, but at most `_MOST_WARNINGS` in all."""
         for line in messages.splitlines():
             if not line.startswith("warning:") or line in self._logged_once:
                 continue
             if len(self._logged_once) >= _MOST_WARNINGS:
                 return
             self._logged_once.add(line)
-            # Not a warning for users: without partial clones, we get the files in another way.
+            # This need not worry users: without partial clones, we get the files in another way.
             text = line.removeprefix("warning: ") if NO_FILTER in line else line
             about = f" ({subject})" if subject else ""
             self.log(f"git: {text[:_LONGEST]}{about}")
@@ -496,8 +495,8 @@ class Git:
             return Talk(open(request_end, "wb"), open(response_end, "rb"), running)
 
     def failure(self, repo: str, messages: str, subject: str) -> TaskError:
-        """Return the error that git's `messages` mean for the repository `repo`. The hint may
-        depend on the configured credentials. `subject` is the repository in the error.
+        """Return the error for git's `messages` about the repository `repo`. The hint may depend on
+        the configured credentials. `subject` names the repository in the error.
         """
         address = self._address(repo)
         credentials = self._access.given
@@ -516,13 +515,14 @@ class Git:
     def ssh_environment(self, url: str) -> dict[str, str]:
         """Return the variables that make git run ssh without prompts.
 
-        The ssh command comes from the options, else from the user's git configuration, else it is
-        ours. Return {} if ssh is not used, or if the machine's variables set the ssh command.
+        The ssh command comes from the options, else from the user's git configuration. If neither
+        sets one, it is ours. Return {} if ssh is not used, or if the machine's variables set the
+        ssh command.
         """
         may_use_ssh = address_of(url).protocol == "ssh" or self._user_config.rewrites
         if not may_use_ssh:
             return {}
-        # ssh refuses to run without a passwd entry, so git gets one to pass on
+        # ssh refuses to run without a passwd entry, so provide one through git's environment
         if not self._has_passwd_variables:
             self._has_passwd_variables = True
             self._environ |= self._access.passwd_variables()
@@ -564,7 +564,8 @@ class Git:
         except sh.CommandNotFound as error:
             requirement = "git 2.31 or newer" if name == "git" else name
             raise UsageError(f"{name} is not installed", hint=f"install {requirement}") from error
-        # Always set, because a step may start in a folder with a broken or malicious `.git/config`.
+        # GIT_DIR is always set, because a step may start in a folder with a broken or malicious
+        # `.git/config`.
         environ = {
             **self._environ,
             **(env or {}),
@@ -573,13 +574,13 @@ class Git:
         limit = self._process_limits if name == "git" else None
         try:
             return start(program, argv, environ, files, limit)
-        except ValueError as error:  # sh did not get a report from the new process
+        except ValueError as error:  # the new process did not report to sh
             raise _killed(argv, name, signal.SIGKILL) from error
 
     @staticmethod
     def _exit_code_of(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
-        """Call `meanwhile`, then wait until the process has ended, and return its exit code. If the
-        wait is interrupted, stop the process as well.
+        """Call `meanwhile`, wait until the process has ended, and return its exit code. If either
+        is interrupted, stop the process, too.
         """
         try:
             with shutdown.ending(watch.end):
@@ -634,7 +635,7 @@ def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
 def _explain_open_files() -> Iterator[None]:
     """Turn the error about too many open files in this block into our own error.
 
-    Starting a process takes a dozen of them for a moment.
+    Starting a process briefly takes a dozen open files.
     """
     try:
         yield
@@ -646,10 +647,10 @@ def _explain_open_files() -> Iterator[None]:
 
 
 def _unnamed_file(folder: str) -> IO[bytes]:
-    """Open an empty file without a name, so that no file is left behind.
+    """Open an empty file without a name, so that nothing is left behind.
 
-    It uses space in this folder only on systems without memory files. Raises `ExhaustedError` or
-    `UnreachableError` if it cannot be created.
+    The file uses space in this folder only on systems without memory files. Raises `ExhaustedError`
+    or `UnreachableError` if it cannot be created.
     """
     try:
         if hasattr(os, "memfd_create"):

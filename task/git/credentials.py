@@ -50,15 +50,15 @@ class Credentials:
 
     logins: tuple[Login, ...] = ()
     spare: tuple[Login, ...] = ()  # the CI system's own token, used if no other credentials are set
-    app: Callable[[str], Login] | None = None  # CA file → its token
-    app_server: str = ""  # the server that this token is for
+    app: Callable[[str], Login] | None = None  # CA file → the login with the App's token
+    app_server: str = ""  # the server that the App's token is for
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     # (private folder) → git's settings for the server
     pairs: Callable[[str], list[tuple[str, str]]] | None = None
     variables: tuple[tuple[str, str], ...] = ()  # variables for git's environment
-    # do not use other credentials: the owner sets a proxy and turns off certificate checks
+    # send no other credentials, because the owner may read the traffic through an unverified proxy
     alone: bool = False
     only: str = ""  # the only repository that these are for, even if a login also matches others
 
@@ -71,12 +71,12 @@ class Access:
         given: Credentials | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.given = given or Credentials()  # what is configured
+        self.given = given or Credentials()  # as configured
         self._environ = environ or {}
         self._lock = Lock()
         # All of these are set when they are first needed.
         self._folder = ""  # the private folder for copies
-        self._app_login: Login | None = None  # with the GitHub App's token
+        self._app_login: Login | None = None  # contains the GitHub App's token
         self._pairs: list[tuple[str, str]] | None = None
         self._ssh = ""  # the ssh command
 
@@ -85,8 +85,9 @@ class Access:
         sent to.
 
         These are the configured logins, and the token of the configured GitHub App if the URL may
-        be on its server. If there is neither, it is the CI system's own token, unless the user's
-        git configuration has credentials (`helped`). Raises the errors of `task.git.github_app`.
+        be on its server. If neither is configured, return the CI system's own token, unless the
+        user's git configuration has credentials (`helped`). Raises the errors of
+        `task.git.github_app`.
         """
         credentials = self.given
         if credentials.app is None:
@@ -112,7 +113,7 @@ class Access:
     def environment(self) -> dict[str, str]:
         """Return the variables that git needs besides logins: the configured ones, the file with
         the trusted certificate authorities, and, if only our credentials may be used (`alone`), a
-        home without others.
+        home without any other credentials.
         """
         env = dict(self.given.variables)
         with self._lock:
@@ -129,7 +130,7 @@ class Access:
         or known hosts come from options.
 
         On the first call, the files for ssh are copied to the private folder: those from options,
-        or else those in `~/.ssh`, if ssh itself would not find that folder.
+        or else those in `~/.ssh` if ssh itself would not find that folder.
         """
         is_from_options = self.given.ssh is not None
         with self._lock:
@@ -157,8 +158,8 @@ class Access:
             self._app_login = self._pairs = None
 
     def _ca_bundle(self) -> str:
-        """Return the path of a file with the configured certificate authorities and the machine's,
-        because a run may contact servers of both kinds. Return "" if none are configured.
+        """Return the path of a file with the configured certificate authorities and the machine's
+        own, because a run may contact servers of both kinds. Return "" if none are configured.
         """
         if not self.given.certificates:
             return ""
@@ -184,7 +185,7 @@ class Access:
 
 
 _GITHUB = "https://github.com"
-# Usernames that Git hosts require with a token; most accept any.
+# Usernames that Git hosts require with a token. Most hosts accept any username.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _ATLASSIAN_USER = "x-bitbucket-api-token-auth"
@@ -229,10 +230,10 @@ def _ssh_files(options: AccessOptions, key: Secret, home: str) -> SshFiles | Non
 
 
 def _configured_logins(options: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
-    """Return a login with the configured password or token for each server that it is for. Return
-    [] if none is configured.
+    """Return a login with the configured password or token for each of its servers. Return [] if no
+    password or token is configured.
 
-    Raises `UsageError` if there is a password, but no server for it.
+    Raises `UsageError` if there is a password or token, but no server for it.
     """
     prefixes = _login_scope(options, environ)
     user, password = _password(options, environ)
@@ -268,7 +269,7 @@ def _tekton_files(folder: str) -> tuple[str, str]:
 
 def _login_scope(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the URL prefixes that a login may be sent to: the values of `--git-credentials-url`,
-    else the CI system's server. Raises `UsageError` for a value that is not such a prefix.
+    else the CI system's server. Raises `UsageError` for a value that is not a URL prefix.
     """
     for url in options.git_credentials_url:
         if not _is_web_prefix(url):
@@ -311,10 +312,10 @@ def _password(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, 
     """Return (user, password or token) from the only source that is set: a variable, a file, or a
     folder. Both are empty if there is none.
 
-    Raises `UsageError` if two sources are set, or a user without a password.
+    Raises `UsageError` if more than one source is set, or if a user is set without a password.
     """
     user = options.git_username
-    passwords: dict[str, Secret] = {}  # from each source that is set, by variable or option
+    passwords: dict[str, Secret] = {}  # of each source that is set, by variable or option
     for variable in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
         secret = _secret_variable(environ, variable)
         if secret:
@@ -340,7 +341,7 @@ def _password(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, 
 
 
 def _stored_logins(path: str) -> tuple[Login, ...]:
-    """Return the logins in a `.git-credentials`, each for the URL on its line."""
+    """Return the logins in a `.git-credentials` file, each for the URL on its line."""
     if not path:
         return ()
     logins = []
@@ -351,13 +352,13 @@ def _stored_logins(path: str) -> tuple[Login, ...]:
             continue  # comments, and other lines that git itself ignores
         if address.password and address.protocol in {"https", "http"}:
             logins.append(Login(address.url.rstrip("/"), address.user, address.password))
-    return tuple(reversed(logins))  # the first one must win, but git prefers the last one
+    return tuple(reversed(logins))  # the first must win, but git prefers the last
 
 
 def _app_login_function(
     options: AccessOptions, environ: Mapping[str, str]
 ) -> Callable[[str], Login] | None:
-    """Return the function that gets the GitHub App's token, or None if no App is configured.
+    """Return a function that gets the GitHub App's token, or None if no App is configured.
 
     The function takes the path of a CA file. Raises `UsageError` for an incomplete configuration.
     """
@@ -385,7 +386,7 @@ def _app_login_function(
 
     def login(ca_file: str) -> Login:
         """Request a token from GitHub, and return the login with it."""
-        # A variable may have the key in one line, with `\n` written out.
+        # A variable may contain the key on one line, with `\n` written out.
         key_text = key.reveal().replace("\\n", "\n")
         app = App(
             id=options.github_app_id,
@@ -402,7 +403,7 @@ def certificates(path: str) -> str:
     """Return the text of the certificates in a file, or in every file in a folder (a mounted
     ConfigMap, possibly empty). Return "" if `path` is "".
 
-    Raises `UsageError` if files contain no certificate.
+    Raises `UsageError` if there are files, but none contains a certificate.
     """
     if not path:
         return ""

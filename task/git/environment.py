@@ -2,8 +2,8 @@
 repositories.
 
 The environment of every git process is the machine's, without the variables that change git's
-behavior. From the user's and the system's git configuration, only the settings about servers are
-used.
+behavior. Only the settings about servers are taken from the user's and the system's git
+configuration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from task.processes import basic_environment, child_environment, is_secret
 from task.secret import Secret
 from task.urls import origin, split
 
-# Of the machine's GIT_*, keep only the variables that say how to reach servers. The others would
+# Of the machine's GIT_* variables, keep only those that say how to reach servers. The others would
 # make git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
 # GIT_TRACE, GIT_AUTHOR_NAME, ...).
 _KEPT_VARIABLES = frozenset({
@@ -41,7 +41,7 @@ _SERVER_SETTINGS = (
 )  # fmt: skip
 _SETTINGS = {
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: a missing object is an error, and is not fetched
+    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: a missing object is an error, instead of being fetched
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_LFS_SKIP_SMUDGE": "1",
@@ -58,7 +58,7 @@ _LOGIN_HELPER = (
     ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
 )
 _HEADERS_AND_COOKIES = frozenset({"extraheader", "cookiefile", "emptyauth"})
-Pairs = Sequence[tuple[str, str]]  # git's settings, as key and value
+Pairs = Sequence[tuple[str, str]]  # git's settings: (key, value)
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return the variables that git needs from the machine's environment, and our own. `protocols`
-    lists the only protocols that git may use.
+    """Return the variables that git needs from the machine's environment, and our own. Git may use
+    only the `protocols`.
 
-    The user's and the system's configuration is not included. Settings about servers are passed
-    with each transfer (`login_environment`), because they may contain a token, which hooks and
-    signing programs do not need.
+    With these variables, git does not read the user's or the system's configuration. Settings about
+    servers are passed only with transfers (`login_environment`), because they may contain a token,
+    which hooks and signing programs do not need.
     """
     server_variables = {}
     for name in _KEPT_VARIABLES:
         value = environ.get(name, "")
-        # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
+        # Treat an empty variable as unset: for git, an empty GIT_SSL_CAINFO is an error.
         if value.strip():
             server_variables[name] = value
     return {
@@ -97,7 +97,7 @@ def variables_for_helpers(environ: Mapping[str, str], programs: Sequence[str]) -
     """Return the variables that credential programs, such as credential helpers, may need.
 
     `programs` are the configured programs. Variables that would change git's own behavior are left
-    out: of GIT_*, only those like GIT_PASSWORD are kept.
+    out: of the GIT_* variables, only secrets such as GIT_PASSWORD are kept.
     """
     programs_from_variables = [environ[name] for name in _PROGRAM_VARIABLES if name in environ]
     variables = child_environment(environ, (*programs, *programs_from_variables))
@@ -113,7 +113,7 @@ def variables_for_helpers(environ: Mapping[str, str], programs: Sequence[str]) -
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
     """Return the paths of the files that may contain the system's and the user's git configuration.
 
-    They need not exist. The last one wins.
+    The files need not exist. The last one wins.
     """
     files: list[str] = []
     ignores_system = environ.get("GIT_CONFIG_NOSYSTEM", "").lower() in {"1", "true", "yes", "on"}
@@ -180,7 +180,7 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
-    """Drop the settings for https and http, which may have tokens."""
+    """Drop the settings for https and http, which may contain tokens."""
     return [
         (key, value) for key, value in pairs if not key.lower().startswith(("http.", "credential."))
     ]
@@ -213,15 +213,15 @@ def login_environment(
     follow: bool = True,
     moved: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """Return the variables that pass the settings in `pairs` and the logins to git. They are
-    variables, because command arguments must not contain secrets.
+    """Return the variables that pass the settings in `pairs` and the logins to git. Variables are
+    used because command arguments must not contain secrets.
 
-    Each login is for its own URLs only. If several match, the last login wins, and logins win over
-    the settings' own. The settings' helpers are replaced too, so that they do not store
+    Each login is for its own URLs only. If several match, the last login wins. Logins override
+    those in the settings, and replace the settings' helpers, too, so that these do not store
     credentials.
 
-    Without `follow`, git does not follow redirects. It would send `http.extraHeader` with every
-    request after the first, wherever the first was redirected to. `moved`: (old URL, new URL) of
+    Without `follow`, git does not follow redirects. If it did, it would send `http.extraHeader`
+    with every later request to wherever the first was redirected. `moved`: (old URL, new URL) of
     repositories.
     """
     variables: dict[str, str] = {}
@@ -232,7 +232,7 @@ def login_environment(
         settings += _login_settings(login, _LOGIN_HELPER.format(number))
     settings += [(f"url.{new_url}.insteadOf", old_url) for old_url, new_url in moved]
     if not follow:
-        # the settings may allow it for single URLs: `http.<url>.followRedirects`
+        # the settings may allow redirects for single URLs: `http.<url>.followRedirects`
         settings = [
             (key, value) for key, value in settings if not key.lower().endswith(".followredirects")
         ]
@@ -247,10 +247,10 @@ def login_environment(
 
 
 def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
-    """Return git's settings for a login: its username, and the credential helper that prints it
-    (`helper`), for each of its URLs.
+    """Return git's settings for a login: the username, and the credential helper that prints the
+    login (`helper`), for each of its URLs.
     """
-    # Git compares whole path segments, so a repository's URL is needed with and without `.git`.
+    # Git compares whole path segments, so add a repository's URL both with and without `.git`.
     prefixes = [login.prefix]
     path = split(login.prefix).path.lstrip("/")
     if path and not path.endswith(".git"):
@@ -259,15 +259,15 @@ def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
     for prefix in prefixes:
         settings.append((f"credential.{prefix}.username", login.user))
         if login.password:
-            # the empty helper disables those in the user's configuration
+            # the empty helper disables the helpers in the user's configuration
             settings.append((f"credential.{prefix}.helper", ""))
             settings.append((f"credential.{prefix}.helper", helper))
     return settings
 
 
 def url_login(target: Address) -> tuple[Login, ...]:
-    """Return the login in a repository's URL, for the URL's server only. Empty if the URL has none,
-    or is not https or http.
+    """Return the login in a repository's URL, for the URL's server only. Return () if the URL has
+    none, or is not https or http.
     """
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
@@ -303,7 +303,7 @@ class UserConfig:
         for path in files:
             if os.path.isfile(path) and os.access(path, os.R_OK):
                 pairs += self._pairs_in_file(path)
-        if self._extra_file:  # all settings but its credential helpers
+        if self._extra_file:  # without its credential helpers
             for key, value in self._pairs_in_file(self._extra_file):
                 if not _is_helper(key):
                     pairs.append((key, value))
@@ -334,7 +334,7 @@ class UserConfig:
         programs = []
         for key, value in self._all_pairs:
             if value and _is_helper(key):
-                # "!" starts a shell command, and "/" a path; any other value is a short name
+                # "!" starts a shell command, and "/" a path; anything else is a short name
                 is_short_name = not value.startswith(("!", "/"))
                 program = f"git-credential-{value}" if is_short_name else value
                 programs.append(program)
@@ -357,7 +357,7 @@ class UserConfig:
 
     @cached_property
     def _all_pairs(self) -> list[tuple[str, str]]:
-        """All settings: those from files, and those from variables, which git reads on its own."""
+        """All settings: those from files, and those from variables, which git reads itself."""
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _pairs_in_file(self, path: str) -> list[tuple[str, str]]:
@@ -395,7 +395,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
     "" if it is ours, or not a repository.
     """
     our_user_ids = {os.geteuid()}
-    # like git: root through sudo still counts as that user
+    # as in git, root through sudo also counts as the user who called sudo
     if our_user_ids == {0} and environ.get("SUDO_UID", "").isdigit():
         our_user_ids.add(int(environ["SUDO_UID"]))
 
@@ -404,7 +404,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
         with suppress(OSError, ValueError):
             git_dir = candidate
             owners = set()
-            if os.path.isfile(candidate):  # a submodule's, or a linked worktree's: `gitdir: path`
+            if os.path.isfile(candidate):  # in a submodule or a linked worktree: `gitdir: path`
                 with open(candidate, encoding="utf-8") as file:
                     target = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
                 git_dir = os.path.join(os.path.dirname(candidate), target)
@@ -419,7 +419,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
     """Return whether the values of `safe.directory` make git trust a git folder, or the worktree
-    that it belongs to. A value is a path, a path with `/*` at the end, or `*`.
+    that it belongs to. A value is a path, a path that ends with `/*`, or `*`.
     """
     is_trusted = False
     for value in settings:

@@ -1,4 +1,4 @@
-"""Maps messages from git and from servers to our errors, with a table. Pure code.
+"""Maps messages from git and from servers to our errors, using a table. Pure code.
 
 Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: specific messages come
 before general ones (every ssh failure ends with "Could not read from remote repository").
@@ -27,14 +27,14 @@ from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
 
-_LINES = 12  # of git's output in a message
-_CHARACTERS = 1500  # of git's output in a message
+_LINES = 12  # of git's output to quote in a message
+_CHARACTERS = 1500  # of git's output to quote in a message
 _TEXT = 64_000  # characters to read at the end of the output
 _LINE = 2000  # characters to read at the beginning of a line
 
 
 class GitFailed(Exception):
-    """A git command failed. Callers turn this into an error that says what it was for."""
+    """A git command failed. Callers turn this into an error that says what the command was for."""
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
         super().__init__(f"git {command} exited with {code}")
@@ -70,7 +70,7 @@ def _has_words(text: str, words: str) -> bool:
 
 @cache
 def _compiled_words(words: str) -> re2._Regexp:
-    """Return the compiled regular expression, which ignores case.
+    """Return the compiled regular expression, which is case-insensitive.
 
     RE2 takes linear time: Python's own patterns took 19 seconds for a 60 KB line from a server.
     """
@@ -81,7 +81,7 @@ def _compiled_words(words: str) -> re2._Regexp:
 
 def _cleaned_output(output: str) -> str:
     """Return the end of the output, without credentials, and with long lines truncated."""
-    # An invalid proxy setting may contain a password, but `without_logins` only finds URLs.
+    # An invalid proxy setting may contain a password, but `without_logins` finds only URLs.
     without_proxy = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",
@@ -109,7 +109,7 @@ _CONNECTION_PROBLEMS = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
 _FAILED = "the Git server reported an internal error"
 _BUSY = "the Git server's rate limit was exceeded"
 _STALLED = _any("stalled", "operation too slow")
-# These may clear a moment later.
+# These problems may be gone a moment later.
 _NO_WAY = _any(
     _UNKNOWN_HOST, "failed to connect", "no route to", "connection (?:refused|timed out)",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)",
@@ -132,7 +132,7 @@ _PROXY_FAILED = Meaning(
     "check HTTPS_PROXY, or git's http.proxy; if this server does not need a proxy, add it to"
     " NO_PROXY",
 )  # fmt: skip
-# curl reports the host that it connects to: if that is not the URL's host, it is a proxy.
+# curl reports the host that it connects to. If that is not the URL's host, it is a proxy.
 _CONNECTS = re.compile(
     r"unable to access '\w+://(?:[^/@']*@)?(?P<of_url>[^/:']+)[^']*':"
     r" Failed to connect to (?P<connected_to>\S+) port"
@@ -252,8 +252,8 @@ FAILURES = (
             RepositoryError, "the repository was not found, or access to it was denied", _ACCESS),
 )  # fmt: skip
 
-# From git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers, and Azure, when another push
-# came first.
+# What git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers, and Azure print when another
+# push came first.
 _RACE = _any(
     "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
     "failed to (?:update ref|lock)", "unable to lock", "lock(?:ing)? (?:failure|error)", "incorrect old value",
@@ -261,7 +261,7 @@ _RACE = _any(
     "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
     "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
 )  # fmt: skip
-# A lock that a later attempt will not acquire either.
+# What they print if a later attempt will not get the lock either.
 _FOR_GOOD = _any(
     "exists; cannot create",
     "permission denied",
@@ -277,7 +277,7 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A server hook could not reach a different part of the server. This is not a rule that someone set.
+# A server hook could not reach a different part of the server. That is a failure, not a rule.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
@@ -302,7 +302,7 @@ def _meaning_of(output: str) -> Meaning | None:
     for meaning in FAILURES:
         if not _has_words(output, meaning.words):
             continue
-        # The host that could not be reached may be a proxy's.
+        # The host that could not be reached may be a proxy.
         hosts = _CONNECTS.search(output) if meaning.message == _UNREACHED else None
         used_proxy = hosts is not None and hosts["of_url"] != hosts["connected_to"]
         if used_proxy:
@@ -320,17 +320,17 @@ def failure(
     *,
     proxied: bool = False,
 ) -> TaskError:
-    """Return the error that git's output (`stderr`) means when git could not reach or read a
-    repository. `subject` is the repository in the error.
+    """Return the error for git's output (`stderr`) when git could not reach or read a repository.
+    `subject` names the repository in the error.
 
     `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
-    at `host`. `proxied`: the environment sets a proxy.
+    at `host`. `proxied`: whether the environment sets a proxy.
     """
     output = _cleaned_output(stderr)
     quoted_output = quoted(stderr)
     meaning = _meaning_of(output)
     if meaning is None and not quoted_output:
-        # For example, if the kernel kills git's child process that talks to the server.
+        # For example, the kernel killed the child process with which git talks to the server.
         return UnreachableError(
             "git failed and gave no reason",
             hint=KILLED,
@@ -339,7 +339,7 @@ def failure(
     if meaning is None:
         return RepositoryError(f"git failed: {quoted_output}", hint=_ACCESS, subject=subject)
 
-    # What else is known about the credentials and the server gives a better message or hint.
+    # Give a better message or hint, using what else is known about the credentials and the server.
     message = meaning.message
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
@@ -374,7 +374,7 @@ def broke_off(stderr: str) -> str:
     """Return the problem with the server or the connection if a retry may succeed, else "".
 
     `stderr` is the output of the git command that failed. After a long silence, a retry is not
-    worth it, because the run has already waited for the server.
+    worthwhile, because the run has already waited for the server.
     """
     output = _cleaned_output(stderr)
     meaning = _meaning_of(output)
@@ -395,22 +395,22 @@ def refusal(
     *,
     forced: bool = False,
 ) -> TaskError | Outpaced:
-    """Return the error that a rejected push means.
+    """Return the error for a rejected push.
 
     `status` is the branch's line in git's output with `--porcelain`, which ends with a reason such
-    as `[remote rejected] (hook declined)`, or "" if there was none. `forced`: a head branch was to
-    be replaced, so a "non-fast-forward" from the server is a rule, not a race. After an
-    `UnreachableError`, it is unknown whether the push arrived.
+    as `[remote rejected] (hook declined)`, or "" if there was no such line. `forced`: the push was
+    to replace a head branch, so a "non-fast-forward" from the server is a rule, not a race. After
+    an `UnreachableError`, it is unknown whether the push arrived.
     """
     stderr = _cleaned_output(stderr)
     _, _, last_column = status.rpartition("\t")
     reason = blanked(_cleaned_output(last_column)).strip()
-    if not status or _has_words(reason, _UNKNOWN):  # the server did not say what became of it
+    if not status or _has_words(reason, _UNKNOWN):  # the server did not say what became of the push
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
 
-    # The server has rejected it. Forges do so in a hook, also if a part of the forge is down.
+    # The server has rejected the push. Forges do so in a hook, even if part of the forge is down.
     was_declined_by_hook = "hook declined" in reason
     if was_declined_by_hook and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (
@@ -447,8 +447,8 @@ def refusal(
 
 def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> str:
     """Return the hint for a push that the server rejected because of a rule. `reason` is the
-    server's, `subject` is `repository@branch`, and `forced` means that the push was to replace a
-    head branch.
+    server's reason, `subject` is `repository@branch`, and `forced` means that the push was to
+    replace a head branch.
     """
     if "-memory/" in subject:  # a memory branch
         return (
@@ -485,8 +485,8 @@ def is_in_merge_queue(message: str) -> bool:
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
     """Return whether a push was rejected because another push came first.
 
-    `reason` is the server's, in the status line, and `stderr` may have more of its messages.
-    `forced` means that the push was to replace a head branch.
+    `reason` is the server's reason in the status line, and `stderr` may contain more of its
+    messages. `forced` means that the push was to replace a head branch.
     """
     without_names = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
     if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
@@ -495,7 +495,7 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
         return False  # the server does not allow force-pushes
     if _has_words(reason, _RACE):
         return True
-    # Some servers only report "failure" in the status, and mention the lock in a `remote:` line.
+    # Some servers report only "failure" in the status, and mention the lock in a `remote:` line.
     return "failure" in reason and _has_words(stderr, _RACE)
 
 

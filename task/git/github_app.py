@@ -57,7 +57,7 @@ def token(
     # None means the environment's proxy, and "" means no proxy.
     proxy_url = None
     if proxy:
-        # Imported late, as in `task.http`: few runs log in as an App with its own proxy.
+        # Imported late, as in `task.http`: few runs log in as an App that has its own proxy.
         from requests.utils import should_bypass_proxies  # noqa: PLC0415
 
         bypasses_proxy = should_bypass_proxies(app.api, no_proxy)
@@ -79,7 +79,8 @@ def token(
 
 def signed(app: App, now: int) -> Secret:
     """Return the JSON Web Token (RS256) that identifies the App at `now`, a Unix time."""
-    # Imported late: with cryptography, it costs every pod 50 ms of CPU time, and few use an App.
+    # Imported late: together with cryptography, it would cost every pod 50 ms of CPU time, and few
+    # use an App.
     import jwt  # noqa: PLC0415
 
     claims = {

@@ -14,7 +14,7 @@ from task.errors import Malformed
 from task.secret import Secret
 from task.urls import as_ssh_url, split, without_login
 
-# SSH on the https port, and Azure's own names. The forge's web pages are on other hosts.
+# Hosts for SSH over the https port, and Azure's own names → the host of the web pages.
 OTHER_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -30,8 +30,8 @@ HOST = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1
 class RemoteUrl:
     """The parts of a repository URL."""
 
-    root: str  # "https://git.example.com:8443": the host's web pages, if the URL shows them
-    host: str  # with the port of root
+    root: str  # "https://git.example.com:8443": the host's web pages, as far as the URL shows them
+    host: str  # with the port in `root`
     parts: tuple[str, ...]  # the segments of the decoded path, without ".git"
     ssh: bool
 
@@ -41,9 +41,9 @@ def remote_of(url: str) -> RemoteUrl:
     web address and the parts of the path (`team`, `app`).
 
     The URL may be https, http, ssh, or `user@host:path`. Raises `Malformed` for any other URL, for
-    a local path, and if the URL's path is not that of a repository.
+    a local path, and for a URL whose path is not a repository's.
     """
-    if "\\" in url:  # programs disagree about such URLs
+    if "\\" in url:  # programs parse such URLs differently
         raise Malformed(
             "the repository URL contains a backslash", "use https://host/owner/repository"
         )
@@ -63,7 +63,7 @@ def remote_of(url: str) -> RemoteUrl:
         raise Malformed("the URL has no host", "use https://host/owner/repository")
 
     is_ssh = scheme == "ssh"
-    # the host of the web pages: the ssh port is not their port
+    # the host of the web pages, which do not use the ssh port
     host = url_parts.host if is_ssh else url_parts.server
     host = OTHER_HOSTS.get(host, host)
 
@@ -80,7 +80,7 @@ def remote_of(url: str) -> RemoteUrl:
     return RemoteUrl(root=f"{web_scheme}://{host}", host=host, parts=names, ssh=is_ssh)
 
 
-# Prefixes as documented by the Git hosts. Gitea, Forgejo and Azure DevOps have no prefix.
+# Prefixes as documented by the Git hosts. Gitea, Forgejo, and Azure DevOps have no prefix.
 PREFIXES = {
     "github_pat_": "GitHub", "ghp_": "GitHub", "gho_": "GitHub", "ghu_": "GitHub", "ghs_": "GitHub", "ghr_": "GitHub",
     "glpat-": "GitLab", "gldt-": "GitLab", "glcbt-": "GitLab", "gloas-": "GitLab", "glptt-": "GitLab",
@@ -102,8 +102,8 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, software: str) -> str:
-    """Return a sentence if the token was issued by a different kind of Git host than the server's,
-    else "". `software` is what the server runs, or "" if that is not known.
+    """Return a sentence that says so if the token was issued by a different kind of Git host than
+    this server, else "". `software` is what the server runs, or "" if unknown.
 
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """

@@ -1,6 +1,6 @@
 """Repository addresses and branch names that are safe to pass to git. Pure.
 
-Both come from Applications, and their authors may not be trusted with this machine.
+Both come from Applications, whose authors may not be trusted with this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from task.urls import login_of, normal_url, split, without_login
 
 PREFIX = "image-update"  # the prefix of our own branches, unless the config sets a different prefix
 OURS = f"{PREFIX}/"  # the prefix of head branches
-BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit: its base branch
+BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit, names the base branch
 MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
@@ -132,9 +132,9 @@ def _is_scheme(text: str) -> bool:
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     """Return the URL to contact, with the longest matching prefix replaced.
 
-    `rewrites` are (prefix, replacement), such as `("https://git.example.com/", "ssh://git@…/")`. If
-    no prefix matches a URL with credentials, the URL without them is tried; if a prefix matches
-    that, the credentials are dropped.
+    `rewrites` are pairs of (prefix, replacement), such as `("https://git.example.com/",
+    "ssh://git@…/")`. If no prefix matches a URL with credentials, try the URL without them. If a
+    prefix matches that URL, drop the credentials.
     """
     longest_prefix = ""
     new_start = ""
@@ -173,10 +173,10 @@ def short_hash(*words: str) -> str:
 def base_branch_name(revision: str) -> str:
     """Return the branch in an Application's revision, such as `main`, without `refs/heads/`.
 
-    Raises `SourceError` if the revision is not a branch. A commit id is rejected here, and not in
-    `branch_name`: only a revision can mean a commit. The text after the colon in `git-branch` is
-    always a branch: Image Updater's own example `main:{{.SHA256}}` renders to 64 hexadecimal
-    digits.
+    Raises `SourceError` if the revision is not a branch. A commit id is rejected here, not in
+    `branch_name`, because only a revision can mean a commit. The text after the colon in
+    `git-branch` is always a branch, even if it looks like a commit: Image Updater's own example
+    `main:{{.SHA256}}` renders to 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):

@@ -20,7 +20,7 @@ from task.secret import Secret
 
 _SSH_KEY = re.compile(r"(ssh|ecdsa|sk)-[\w@.-]+ [\w+/=]+")
 _PGP_KEY = re.compile("BEGIN PGP PUBLIC KEY BLOCK")
-# Fields of gpg's `--with-colons` lists (GnuPG's doc/DETAILS), counted from 0.
+# Fields in the output of gpg's `--with-colons` (GnuPG's doc/DETAILS), counted from 0.
 _KEY_ID_FIELD = 4  # in "sec" and "ssb" lines
 _FINGERPRINT_FIELD = 9  # in "fpr" lines
 _NEEDED_KEY = "pass a private key without a passphrase in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
@@ -43,7 +43,7 @@ def key_of(value: Secret, form: str = "") -> Key:
     """
     text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
-    if not is_key_itself:  # it is a file, or an id in the keyring
+    if not is_key_itself:  # a file, or an id in the keyring
         looks_like_path = "/" in text or text.startswith(".")
         may_be_id = form != "ssh" and not looks_like_path
         if may_be_id and not os.path.exists(text):
@@ -87,7 +87,7 @@ class Signer:
         self._key = key
         self._folder = ""
         # Git's `user.signingKey`: an id in the user's keyring, the fingerprint of the imported
-        # OpenPGP key, or the path of the SSH key. "" until `_prepare_key` is called.
+        # OpenPGP key, or the path of the SSH key. It is "" until `_prepare_key` is called.
         self._signing_key = ""
         self._lock = Lock()
 
@@ -137,8 +137,8 @@ class Signer:
             return result.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
-        """Return the ids of the OpenPGP key and its subkeys, one of which signs. Empty for an SSH
-        key.
+        """Return the ids of the OpenPGP key and its subkeys, one of which signs. Return () for an
+        SSH key.
         """
         if self._key.form == "ssh":
             return ()
@@ -173,12 +173,12 @@ class Signer:
         return result.out.decode().splitlines()
 
     def _keyring_variable(self) -> dict[str, str]:
-        """Return the variable for our own keyring; {} for the user's keyring, or an SSH key."""
+        """Return the variable for our own keyring, or {} for the user's keyring or an SSH key."""
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
 
     def _prepare_key(self) -> None:
-        """Set `_signing_key`. A key that is not in the user's keyring is first copied to a private
-        folder.
+        """Set `_signing_key`. If the key is not in the user's keyring, copy it to a private folder
+        first.
         """
         if self._signing_key:
             return
@@ -210,10 +210,10 @@ class Signer:
 
 
 def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
-    """Return whether a commit is signed by one of these public keys: OpenPGP in ASCII, or SSH.
+    """Return whether a commit is signed with one of these public keys: OpenPGP in ASCII, or SSH.
 
-    The keys are put into a temporary keyring and a file of allowed signers, and git verifies the
-    commit with these.
+    Git verifies the commit with a temporary keyring and a file of allowed signers, which contain
+    only these keys.
     """
     key_texts = list(keys)
     folder = temporary_folder(git.temporary, sockets=True)
@@ -254,7 +254,7 @@ def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     hint = _NEEDED_KEY
     if key_id:
         key = f"the key {key_id!r} from the GnuPG keyring"
-        # A value that is not a file was treated as a key id, but it may be a misspelled path.
+        # A value that is not a file is treated as a key id, but it may be a misspelled path.
         hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}"
     return CredentialsError(
         f"cannot sign the commit with {key} ({quoted(error.err)})",

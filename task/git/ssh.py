@@ -1,6 +1,6 @@
 """Prepares ssh: copies the configured keys and known hosts to a folder that only this user can
-read. Copies are needed because ssh rejects keys that others may read, as is common for mounted
-secrets, and because it looks for its files in the passwd entry's home, regardless of HOME.
+read. Copies are needed because ssh rejects keys that others may read, which is common for mounted
+secrets, and because ssh looks for its files in the passwd entry's home, regardless of HOME.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from task.settings import AccessOptions
 
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
-_LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are much smaller
+_LARGEST = 1_000_000  # bytes; keys, known hosts, and configuration are much smaller
 _FOLDER_PLACEHOLDER = "\x00"  # stands for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
@@ -89,7 +89,7 @@ def _files_and_keys(directory: str, home: str) -> tuple[dict[str, str], list[str
     if directory:
         for name in keys:
             files[name] = tidy_key(files[name], f"--ssh-directory: {name}")
-    else:  # the user's own keys: those with a passphrase are not an error, but cannot be used
+    else:  # a passphrase on the user's own keys is not an error, but these keys cannot be used
         keys = [name for name in keys if not has_passphrase(files[name])]
 
     if "config" in files:
@@ -152,7 +152,7 @@ def write(ssh_files: SshFiles, folder: str) -> str:
 
 def write_passwd_entry(folder: str, home: str) -> dict[str, str]:
     """Write a passwd entry for this user, and return the variables that make ssh use it. Without an
-    entry, ssh does not run; Kubernetes may choose a user id that has none.
+    entry, ssh does not run, and Kubernetes may choose a user id that has none.
 
     With the variables, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
     """
@@ -207,8 +207,8 @@ class SshSharing:
     """One connection to each server for all git commands of a run: OpenSSH connection sharing in a
     private folder.
 
-    A handshake takes about six round trips; a run connects five times. Several threads may share
-    the connections.
+    A handshake takes about six round trips, and a run connects five times. Several threads may
+    share the connections.
     """
 
     def __init__(self, parent: str, environ: Mapping[str, str]) -> None:
@@ -296,7 +296,7 @@ def has_passphrase(text: str) -> bool:
         raw = base64.b64decode(body)
     except ValueError:
         return False  # ssh will report the problem
-    # After the magic bytes comes the cipher's name, as a 4-byte length and the text.
+    # After the magic bytes comes the cipher's name: a 4-byte length, and then the text.
     after_magic = raw.removeprefix(_MAGIC)
     length = int.from_bytes(after_magic[:4])
     cipher = after_magic[4 : 4 + length]
@@ -304,10 +304,10 @@ def has_passphrase(text: str) -> bool:
 
 
 def tidy_key(text: str, what: str) -> str:
-    """Return the text of a private key in the form that ssh needs: secrets often lack the final
-    newline, or have different line endings.
+    """Return the text of a private key in the form that ssh needs. In secrets, keys often lack the
+    final newline, or have different line endings.
 
-    `what` is the key in messages. Raises `UsageError` unless it is a private key without a
+    `what` names the key in messages. Raises `UsageError` unless it is a private key without a
     passphrase.
     """
     lines = text.replace("\r", "").replace("\\n", "\n").strip()

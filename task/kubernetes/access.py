@@ -1,11 +1,11 @@
 """Access to the Kubernetes API, with the pod's service account or with a kubeconfig.
 
-Like kubectl, it prefers a kubeconfig to the service account. Tokens are read again for every
-request, because they may be renewed during a run. Copies of keys are readable only by this user,
-and are deleted at the end.
+As in kubectl, a kubeconfig takes precedence over the service account. Tokens are read again for
+every request, because they may be renewed during a run. Copies of keys are readable only by this
+user, and are deleted at the end.
 
-An exec plugin (`aws eks get-token`, `kubelogin`, …) prints credentials using the protocol
-client.authentication.k8s.io, v1 and v1beta1. It runs without a shell or a prompt, and its stdout is
+An exec plugin (`aws eks get-token`, `kubelogin`, …) prints credentials in the format of
+client.authentication.k8s.io, v1 or v1beta1. It runs without a shell or a prompt, and its stdout is
 never shown.
 """
 
@@ -45,7 +45,7 @@ from task.urls import is_loopback, split
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
 SECONDS = 120  # seconds for one call
 _SHOWN = 500  # characters of a plugin's own error message
-_SECRETIVE = 6  # values of variables with at least this many characters are masked
+_SECRETIVE = 6  # values of variables are masked if they have at least this many characters
 
 
 def cluster_access(
@@ -54,8 +54,8 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access from a kubeconfig: the one at `path`, else in KUBECONFIG, else in
-    ~/.kube/config. If there is none, use the pod's service account.
+    """Return the access that a kubeconfig provides: the one at `path`, else in KUBECONFIG, else in
+    ~/.kube/config. If there is no kubeconfig, use the pod's service account.
 
     `context` is the kubeconfig's context; "" means the current one. `service_account` is the folder
     with the account's files. No server is contacted. Raises `UsageError` if there is neither a
@@ -87,7 +87,7 @@ def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
         host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
     if not os.path.exists(ca_file):
-        ca_file = ""  # trust the usual authorities
+        ca_file = ""  # trust the usual certificate authorities
     server = Server(f"https://{host}:{port}", ca_file)
     return Kubeconfig(
         "the pod's service account",
@@ -106,19 +106,19 @@ class ClusterAccess:
         self._user = config.user
         self._environ = environ
         self._lock = Lock()
-        self._folder = ""  # the folder for copies of keys, once it is needed
+        self._folder = ""  # the folder for copies of keys, created when needed
         self._http: Http | None = None
         self._plugin: _PluginLogin | None = None
         if config.user.plugin:
             self._plugin = _PluginLogin(config.user.plugin, config.server, environ)
-        self._certificate = ""  # the plugin's certificate that the client uses
+        self._certificate = ""  # the plugin's certificate, as used by the client
 
     def http(
         self,
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> Http:
-        """Return the HTTP client. It is replaced if the exec plugin has returned another client
+        """Return the HTTP client. It is replaced if the exec plugin has returned a different client
         certificate.
 
         Raises `UsageError` and `SourceAccessError`.
@@ -132,9 +132,10 @@ class ClusterAccess:
             return self._http
 
     def login(self) -> Mapping[str, str]:
-        """Return the headers that log in a request: a bearer token, else the user and password.
+        """Return the headers that authenticate a request: a bearer token, or else the user and
+        password.
 
-        Like kubectl, send neither over plain http, except to this machine.
+        As in kubectl, neither is sent over plain HTTP, except to this machine.
         """
         user = self._user
         headers = dict(user.headers)
@@ -154,7 +155,7 @@ class ClusterAccess:
 
     def renew(self) -> bool:
         """Drop a plugin's credential after the server rejected it. Return whether the next request
-        may have another one: from the plugin, or from the token file.
+        may have a new credential, from the plugin or the token file.
         """
         if self._plugin:
             self._plugin.expire()
@@ -180,8 +181,8 @@ class ClusterAccess:
         limits: Limits,
         log: Callable[[str], None],
     ) -> Http:
-        """Return a new HTTP client. `identity` is the paths of the client certificate and key, or
-        None if there are none.
+        """Return a new HTTP client. `identity` contains the paths of the client certificate and
+        key, or is None if there are none.
 
         Raises `UsageError` for an unreadable file.
         """
@@ -223,7 +224,8 @@ class ClusterAccess:
         user = self._user
         certificate_file = user.certificate_file
         key_file = user.key_file
-        # Requests need files, so certificates and keys that are given as text are written to files.
+        # The `requests` library needs files, so certificates and keys that are given as text are
+        # written to files.
         source = from_plugin if from_plugin.certificate else user
         if source.certificate:
             certificate_file = self._write_copy("client.pem", source.certificate)
@@ -401,7 +403,7 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
         raise _plugin_error(plugin, f"failed ({error.exit_code}){details}") from None
     except OSError as error:
         raise _plugin_error(plugin, f"cannot be run: {error.strerror}") from None
-    except ValueError:  # sh did not get a report from the new process
+    except ValueError:  # `sh` received no report from the new process
         raise _plugin_error(plugin, "was killed before it could start") from None
 
 
@@ -414,7 +416,7 @@ def _readable_message(text: str, plugin: Plugin) -> str:
 
 
 def _plugin_error(plugin: Plugin, problem: str) -> SourceAccessError:
-    """Return the error for a plugin. `problem` says what it did, such as "failed"."""
+    """Return the error for a plugin. `problem` says what went wrong, such as "failed"."""
     return SourceAccessError(
         f"the kubeconfig's exec plugin {plugin.command!r} {problem}",
         hint="run it by hand: kubectl auth whoami",

@@ -1,8 +1,8 @@
 """A small Kubernetes API client that lists, reads, and patches objects, and creates Events.
 
-Lists are read page by page, with metadata only unless whole objects are requested. At most one page
-is in memory, regardless of the server's behavior. If a permission is missing, the error shows the
-rule that grants it.
+Lists are read page by page, with metadata only unless whole objects are requested. Only one page is
+in memory at a time, regardless of the server's behavior. If a permission is missing, the error
+shows the rule that would grant it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "select fewer Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
-_MOST_EXPIRIES = 20  # how often the pages of a list may expire
+_MOST_EXPIRIES = 20  # how many times a list may expire
 _MOST_BRACKETS = 8  # closing brackets to try, because the first ones may be inside strings
 _KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
 _LONGEST = 300  # characters of a server's message
@@ -48,7 +48,7 @@ _AGAIN = "run it again"
 
 @dataclass(frozen=True)
 class ResourceListLimits:
-    """Limits for all pages of a list together."""
+    """The limits for all pages of a list combined."""
 
     size: int = 512 * 1024 * 1024  # bytes
     pages: int = 10_000
@@ -75,7 +75,7 @@ EVENTS = Resource("", "v1", "events")
 SECRETS = Resource("", "v1", "secrets")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 PODS = Resource("", "v1", "pods")
-Operation = Mapping[str, Any]  # of a JSON patch
+Operation = Mapping[str, Any]  # an operation in a JSON patch
 
 
 class ForbiddenError(SourceAccessError):
@@ -84,7 +84,7 @@ class ForbiddenError(SourceAccessError):
 
 @dataclass(frozen=True)
 class Act:
-    """An attempted request, in the terms of Kubernetes RBAC."""
+    """An attempted request, in Kubernetes RBAC terms."""
 
     verb: str  # "get", "list", "patch", "create"
     resource: Resource
@@ -149,7 +149,7 @@ class Kubernetes:
         full: bool = False,
         page: int = 0,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield every object once, in one namespace or in all ("").
+        """Yield every object once, in one namespace or in all namespaces ("").
 
         `selector` is a label selector, such as `team=web`. Without `full`, only the metadata is
         requested, but a server may return whole objects. `page` is the number of objects to request
@@ -184,7 +184,7 @@ class Kubernetes:
         """Change an object with a JSON patch, and return the changed object.
 
         One of the operations may be a `test`, which makes the server refuse the patch if the object
-        no longer has the resourceVersion in it. In that case, this raises `Outpaced`.
+        no longer has the given resourceVersion. In that case, raises `Outpaced`.
         """
         act = Act("patch", resource, namespace, name)
         tested_version = None
@@ -200,8 +200,8 @@ class Kubernetes:
             raise Outpaced
 
         # A failed test and a missing path return the same response, byte for byte (seen with
-        # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two it
-        # was.
+        # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two
+        # has happened.
         may_have_failed_test = has_test and answer.status == 422
         if may_have_failed_test and not value_at(status_of(answer), "details", "causes"):
             current = self.get(resource, namespace, name)
@@ -248,11 +248,11 @@ class Kubernetes:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a list, requesting one page of `page_size` objects after another.
 
-        The server may let the rest of a list expire. Then the list starts over, and some objects
+        The server may let the rest of a list expire. The list then starts over, and some objects
         are yielded again. `params` are query parameters, such as the label selector, and `accept`
         is the media type to request.
         """
-        cursor = _Cursor(act, page_size, self._list_limits)  # which page comes next, and the limits
+        cursor = _Cursor(act, page_size, self._list_limits)  # tracks the next page and the limits
         while cursor.has_more:
             cursor.check_limits()  # raises an error if the list has too many pages, or is too slow
             try:
@@ -280,8 +280,8 @@ class Kubernetes:
                 raise error_for_foreign_answer(answer)
             cursor.go_to_next_page(body)
 
-            # The loop must not refer to this page's objects anymore when it reads the next page:
-            # otherwise, two pages would be in memory.
+            # When the loop reads the next page, it must no longer refer to this page's objects.
+            # Otherwise, two pages would be in memory.
             del answer, body
             items = iter(mappings(items))
             yield from items
@@ -323,9 +323,9 @@ class Kubernetes:
         """Send a request, and return the response.
 
         If the server rejects the credential (401), renew it, and send the request once more.
-        `again`: whether the request may be retried after a broken connection (None: if its method
-        is safe). Without `explain_no_answer`, `NoAnswerError` is raised as it is, and not turned
-        into the error that explains it.
+        `again` says whether the request may be retried after a broken connection (None: only if its
+        method is safe). Without `explain_no_answer`, a `NoAnswerError` is raised unchanged, instead
+        of an error that explains it.
         """
         data = None
         headers = {"Accept": accept}
@@ -334,7 +334,7 @@ class Kubernetes:
             headers["Content-Type"] = content_type
 
         def send_request() -> Response:
-            """Send it with the current credential."""
+            """Send the request with the current credential."""
             return self._client().ask(
                 method,
                 act.path,
@@ -366,7 +366,7 @@ class _Cursor:
         self._act = act
         self._page_size = page_size  # objects to request at once
         self._token = ""  # the server's `continue` token for the next page; "" for the first page
-        self._expiries = 0  # how often the list had to be continued with another token
+        self._expiries = 0  # how many times the server no longer accepted the token
         self._limits = limits
         self._bytes_read = 0
         self._pages_read = 0
@@ -407,7 +407,7 @@ class _Cursor:
             )
 
     def shrink_pages(self) -> bool:
-        """Request fewer objects from now on. Return False if it was only one object already."""
+        """Request fewer objects from now on. Return False if it was already only one."""
         can_shrink = self._page_size > 1
         self._page_size = max(self._page_size // 8, 1)
         return can_shrink
@@ -416,8 +416,9 @@ class _Cursor:
         """Return whether the server no longer accepts the `continue` token. If so, set the token
         for the next request.
 
-        The token is too old (410; the response may include a new token) or invalid (400). Without a
-        new token, the list starts over. Raises `SourceDownError` if this happens too often.
+        The token may be too old (410; the response may include a new token) or invalid (400).
+        Without a new token, the list starts over. Raises `SourceDownError` if this happens too
+        often.
         """
         is_too_old = answer.status == 410
         is_invalid = answer.status == 400 and bool(self._token)
@@ -466,10 +467,10 @@ def without_managed_fields(body: bytes) -> bytes:
     A list is left unchanged if its end is uncertain.
 
     Managed fields make up most of the metadata, and are not used here. Parsing them would cost five
-    times as much as everything else. Finding their lists by the brackets costs almost nothing.
+    times as much as everything else. Finding these lists by their brackets costs almost nothing.
     """
     parts = []
-    handled = 0  # number of bytes whose parts are in `parts`
+    handled = 0  # the number of bytes whose parts are already in `parts`
     key = body.find(_KEY)
     while key >= 0:
         list_start = key + len(_KEY)
@@ -484,7 +485,7 @@ def without_managed_fields(body: bytes) -> bytes:
 
 def _end_of_list(body: bytes, start: int) -> int:
     """Return the position of the bracket that closes a list, or -1 if it is uncertain. `start` is
-    after the opening bracket.
+    the position after the opening bracket.
 
     The list contains objects and strings, but no other lists. Each closing bracket is tried in
     turn. If the number of quotes before it is odd, it is part of a string.
@@ -564,8 +565,8 @@ def error_for_no_answer(error: NoAnswerError, act: Act) -> TaskError:
 
 
 def error_for_foreign_answer(answer: Response) -> TaskError:
-    """Return the error for a success response that is not from a Kubernetes API, such as a proxy's
-    login page.
+    """Return the error for a successful response that is not from a Kubernetes API, such as a
+    proxy's login page.
     """
     header = answer.headers.get("Content-Type", "nothing")
     content_type, _, _ = "".join(char for char in header if char.isprintable()).partition(";")

@@ -1,4 +1,4 @@
-"""Reads kubeconfig files like kubectl: how to reach a cluster, and with which identity.
+"""Reads kubeconfig files as kubectl does: how to reach a cluster, and with which identity.
 
 If several files are merged, the first file with a cluster, a user, a context, or the current
 context wins. Paths are relative to their file. No server is contacted, and no program is started.
@@ -113,8 +113,8 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
 
 
 def _merged_files(files: Iterable[str]) -> dict[str, Any]:
-    """Return the content of all files. Each list becomes a mapping by name: `clusters` may be
-    `{"prod": {"server": …}}`. As in kubectl, the first file with an entry wins.
+    """Return the merged content of all files. Each list becomes a mapping by name: `clusters` may
+    be `{"prod": {"server": …}}`. As in kubectl, the first file with an entry wins.
     """
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for file in files:
@@ -148,7 +148,7 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
 
 
 def _read(path: str) -> Mapping[str, Any]:
-    """Return a file's content, {} if it is empty. Raises `UsageError`."""
+    """Return a file's content, or {} if it is empty. Raises `UsageError`."""
     try:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:
@@ -183,7 +183,7 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
             f"the kubeconfig's {where} has no server",
             hint="see kubectl config set-cluster",
         )
-    if "://" not in url:  # kubectl also chooses the scheme by the TLS settings
+    if "://" not in url:  # kubectl also chooses the scheme based on the TLS settings
         scheme = "https" if uses_tls else "http"
         url = f"{scheme}://{url}"
     proxy = text(raw, "proxy-url") or None
@@ -215,7 +215,7 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
             f"the kubeconfig's {where} uses an auth-provider, which Kubernetes no longer supports",
             hint="create a new kubeconfig: current tools use exec",
         )
-    # these would need the same header several times
+    # these would need several headers with the same name
     if raw.get("as-groups") or raw.get("as-user-extra"):
         raise UsageError(
             "the kubeconfig impersonates groups, which is not supported",
@@ -242,7 +242,8 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
 def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
     """Return the plugin of a user's `exec` section, or None if the section is empty.
 
-    `folder` is the kubeconfig's, and `where` is the user in messages. Raises `UsageError`.
+    `folder` is the kubeconfig's folder, and `where` names the user in messages. Raises
+    `UsageError`.
     """
     if not raw:
         return None

@@ -1,5 +1,4 @@
-"""Reads everything that a decision needs: the repository's own config, and the facts that the rules
-use.
+"""Everything that a decision needs: the repository's own config, and the facts for the rules.
 
 An annotation overrides an option or a variable, an option overrides the config, and the config
 overrides the default. The exceptions are a pull request, a digest, and a freeze: each applies if
@@ -52,8 +51,8 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Return these asks (images with new builds) with a repository's own config applied to their
-    subscriptions and sibling subscriptions. That includes its rules for the files they change.
+    """Return these asks (images with new builds) with the repository's own config applied to their
+    subscriptions and sibling subscriptions, including its rules for the files that they change.
 
     `default` is the default branch's config, which limits writes to all branches.
     """
@@ -62,7 +61,7 @@ def as_wanted(
         """Return the paths of the files that an update changes."""
         return changed_files(snapshot, sub, terms)
 
-    # By `id`: a subscription may also be a sibling of several others, but is handled once.
+    # Keyed by `id`: a subscription may also be a sibling of several others, but is processed once.
     subs_by_id: dict[int, Subscription] = {}
     for ask in asks:
         for sub in (ask.subscription, *ask.siblings):
@@ -80,13 +79,12 @@ def as_wanted(
     )
 
 
-MOST_LEFT_OUT = 5  # files that the message lists
+MOST_LEFT_OUT = 5  # files listed in the warning
 
 
 def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
     """Return the snapshot with the files of the memory branch that the repository's config names.
-    That branch stores the holds and the lists of waiting builds. Files that are not trusted are
-    left out.
+    That branch stores the holds and the lists of waiting builds. Untrusted files are left out.
 
     Raises `TargetError` if the config is invalid.
     """
@@ -131,8 +129,8 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
-    """Apply the repository's own config, as it is in this snapshot, to the batch's asks and to the
-    wording of commits.
+    """Apply the repository's own config, as found in this snapshot, to the batch's asks and to the
+    wording of its commits.
 
     Raises `TargetError` if the config is invalid.
     """
@@ -146,8 +144,8 @@ def govern_asks(
     job: Job,
     repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
-    """Apply the repository's own config, as it is in this snapshot, to these asks (images with new
-    builds) and to the wording of commits.
+    """Apply the repository's own config, as found in this snapshot, to these asks (images with new
+    builds) and to the wording of their commits.
 
     Return the asks, the snapshot, and the job. If more files are needed, such as the message
     template, they are read at the snapshot's commit. Raises `TargetError` if the config is invalid.
@@ -196,10 +194,10 @@ def govern_asks(
 def _places_of_wishes(
     asks: Sequence[Ask], governed_asks: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
-    """Return the places (files or folders) to read because of the repository's config: message
-    templates (`templates` are their paths), public keys, and files for pull requests.
+    """Return the places (files or folders) that must be read because of the repository's config:
+    message templates (`templates` are their paths), public keys, and files for pull requests.
 
-    `governed_asks` are the asks after the config was applied to them.
+    `governed_asks` are the asks with the config applied.
     """
     for_requests: list[Place] = []
     # If only the config asks for a pull request, updates of the Application's other images may be
@@ -258,7 +256,7 @@ def with_missing(
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
     """Return a subscription with the contents of the public keys that the config requires for its
-    images. `files` has the files with the keys. Raises `TargetError`.
+    images. `files` contains the key files. Raises `TargetError`.
     """
     if not sub.demands:
         return sub
@@ -284,13 +282,12 @@ Gather = Callable[[Snapshot, Sequence[Ask]], Facts]
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """Return a function that looks up facts for the rules: what neither the event nor a snapshot
-    contains, such as the registries' answers about images, and which of two source commits is
-    newer.
+    """Return a function that looks up the facts that neither the event nor a snapshot contains,
+    such as what the registries know about an image, or which of two source commits is newer.
 
     The function takes a snapshot and asks (images with new builds). It looks up the facts that the
-    asks are known to need. For the others, it returns functions, which a rule calls if it needs
-    them (`earlier`, `synced`, `exists`).
+    asks are known to need. For all other facts, it returns functions (`earlier`, `synced`,
+    `exists`), which a rule calls only if it needs them.
     """
 
     @cache
@@ -306,7 +303,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         ancestry = {pair: world.ancestry(*pair) for pair in commit_pairs}
 
         def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
-            """Read a file's history from Git as (commit, content), without deletions."""
+            """Read a file's history from Git as (commit, content) pairs, skipping deletions."""
             versions = batch.repository.earlier(snapshot.branch, path, most, marked)
             return ((commit, text) for commit, text in versions if text is not None)
 
@@ -326,7 +323,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Ask the registries about images, and return the answers by question.
+    """Query the registries about images, and return their answers by question.
 
     The questions in the result have no `facts` (the details that were asked for), so that a rule
     finds an answer without knowing what else was asked.

@@ -40,7 +40,7 @@ from task.templates.change import AppChanges, Change, merged_changes
 from task.templates.commit_message import Message, commit_message, hold_message, subject
 from task.text import differ
 
-SHORT = 4  # words of at most this many characters are different words if two characters differ
+SHORT = 4  # up to this length, a misspelled word may differ in only one character
 
 
 @dataclass(frozen=True)
@@ -49,25 +49,25 @@ class PreparedCommit:
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
-    done: tuple[Move, ...] = ()  # everything that it writes, including builds already waiting
+    done: tuple[Move, ...] = ()  # all that is written, including builds already waiting
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # everything that the commit changes
-    # changes of earlier runs on a person's branch: they are merged too
+    # changes from earlier runs on a branch that a person has pushed to; they are merged too
     earlier_changes: tuple[AppChanges, ...] = ()
     # changes that return to an older version because a person asked for it
     rollbacks: tuple[AppChanges, ...] = ()
     # for the title; also "rollback" or "hold" if such a change was already waiting
     command: str = "run"
     asked: str = ""  # a person's request, in a few words: `hold web`; "" for a new image
-    ending: tuple[str, ...] = ()  # the base's holds that it ends, as strings
-    leaving: tuple[str, ...] = ()  # the builds that are no longer waiting there, and why
+    ending: tuple[str, ...] = ()  # the holds on the base that the commit ends, as strings
+    leaving: tuple[str, ...] = ()  # the builds that no longer wait on the head branch, and why
     cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message comes from the author's own template
     wishes: Wishes = Wishes()  # the repository's config, for the pull request
-    frozen: bool = False  # whether a freeze covers a part of it
+    frozen: bool = False  # whether a freeze covers part of the commit
 
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
-        """Return the decisions, with this verdict instead of "update"."""
+        """Return the decisions, with each "update" replaced by this verdict."""
         return tuple(
             replace(decision, judged=verdict) if decision.verdict == "update" else decision
             for decision in self.decisions
@@ -122,13 +122,13 @@ def prepare_commits(
     heads: Mapping[str, HeadBranch] = MappingProxyType({}),
     head_fates: Mapping[str, FatesOnHead] = MappingProxyType({}),
 ) -> Prepared:
-    """Make the edits that the decisions (`moves`) ask for, and return one commit for each branch
+    """Make the edits that the decisions (`moves`) call for, and return one commit for each branch
     that changes.
 
     A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are
-    the affected head branches, and `head_fates` contains what became of the builds that were
-    waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if
-    its edit fails. If one edit is not permitted, none of the Application's edits are made.
+    the affected head branches, and `head_fates` shows what became of the builds that were waiting
+    there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if its edit
+    fails. If one edit is not permitted, none of the Application's edits are made.
     """
     moves_by_branch = _moves_by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
@@ -149,7 +149,7 @@ def prepare_commits(
         without_commit += _decisions_of((*edited.failed, *edited.same))
         unwritten[name] = _unwritten_builds(edited, of_head)
 
-        # the state files: without the holds that end with this commit, and with what is new
+        # the state files, without the holds that this commit ends, and with what the moves add
         files_without_holds = files_without(parent, of_head.releases)
         parent_without_holds = with_files(parent, files_without_holds)
         is_head_branch = name != snapshot.branch
@@ -177,8 +177,8 @@ def prepare_commits(
 
 
 def _decisions_of(moves: Iterable[Move]) -> list[Decision]:
-    """Return the decisions of these moves for the report. Those about waiting builds (`kept`) are
-    left out, because these builds have their own rows there.
+    """Return the decisions of these moves for the report, without those about waiting builds
+    (`kept`), which have their own rows there.
     """
     return [move.decision for move in moves if not move.kept]
 
@@ -188,8 +188,8 @@ def _moves_by_branch(
     moves: Sequence[Move],
     head_fates: Mapping[str, FatesOnHead],
 ) -> dict[str, list[Move]]:
-    """Return the moves (decisions, with the changes for them) that are part of a commit, by the
-    branch of the commit: the base branch, or the head branch of a pull request.
+    """Return the moves (decisions, with the changes for them) that go into a commit, by the
+    commit's branch: the base branch, or the head branch of a pull request.
 
     On a head branch, these are the updates and the ends of holds. Other changes to the memory (what
     a state file remembers about an image) are stored on the memory branch instead. A branch that
@@ -205,8 +205,8 @@ def _moves_by_branch(
         if move.updates or ends_hold or changes_base:
             branches.setdefault(branch, []).append(move)
 
-    # A branch is left out if its only moves write the waiting builds again, and nothing about
-    # these has changed.
+    # A branch is left out if all its moves only rewrite waiting builds, and nothing about those
+    # builds has changed.
     needed: dict[str, list[Move]] = {}
     for branch, moves_of_branch in branches.items():
         is_altered = branch in head_fates and head_fates[branch].altered
@@ -226,7 +226,7 @@ def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
 
 
 def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, ...]:
-    """Return the builds that were waiting on a head branch, and whose edit now fails. They stay in
+    """Return the builds that were waiting on a head branch, but whose edit now fails. They stay in
     the branch's list.
     """
     listed_builds = {fate.listed.key: fate.listed for fate in of_head.fates}
@@ -252,7 +252,7 @@ def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
 
 
 def _listed_change(listed: ListedBuild) -> AppChanges:
-    """Return the change that a listed build (one that waits on a head branch) makes to its
+    """Return the change that a listed build (one waiting on a head branch) makes to its
     Application.
     """
     namespace, _, name = listed.application.partition("/")
@@ -273,9 +273,8 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
 
 
 def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decision]) -> list[Move]:
-    """Return the moves (decisions), but if one of an Application's edits was not permitted, with
-    the same refusal for its other updates. Builds that were already waiting (`kept`) are not
-    refused.
+    """Return the moves (decisions). If one of an Application's edits was not permitted, its other
+    updates are refused for the same reason, except for builds that were already waiting (`kept`).
     """
     refusals: dict[str, Verdict] = {}  # by Application
     for decision in without_commit:
@@ -294,14 +293,14 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
 def _edit_files(
     files: Files, moves: Sequence[Move], terms: Terms, config: RepositoryConfig
 ) -> Edited:
-    """Make the edits of one commit: write the version of each move (decision) to the Application's
+    """Make the edits of one commit: write the version of each move (decision) to its Application's
     files.
 
-    `files` are those of the commit's parent. A move fails if it would overwrite an earlier one,
+    `files` are the files of the commit's parent. A move fails if it would overwrite an earlier one,
     because a commit cannot have two versions in the same place.
     """
-    files_so_far: dict[str, File] = dict(files)  # with the edits of the moves before
-    # by the file and key that was edited: the decision whose version is there now
+    files_so_far: dict[str, File] = dict(files)  # including the edits of earlier moves
+    # the decision whose version is there now, by the edited file and key
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}
     edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
     for move in moves:
@@ -334,7 +333,8 @@ def _edit_files(
         edited.files.update(changed_files)
         edited.done.append(replace(move, decision=decision))
         if move.kept:
-            # a new build may overwrite it, and its cautions were reported when it was listed
+            # a new build may overwrite it, and its cautions were reported when it was added to the
+            # list
             continue
         for edit in edits:
             writers[edit.path, edit.key] = (decision, target)
@@ -357,9 +357,9 @@ def _write_version(
 ) -> tuple[Files, Sequence[Edit], Files]:
     """Write the version of one move (a decision) to its target.
 
-    `files` are those of the commit's parent, and `files_so_far` has the commit's earlier edits too.
-    None of them are changed. Return the files that this move changes, the edits in them, and the
-    files that already have the version because of an earlier move in this commit. Raises
+    `files` are the files of the commit's parent, and `files_so_far` also include the commit's
+    earlier edits. Neither is modified. Return the files that this move changes, the edits in them,
+    and the files that already have the version because of an earlier move in this commit. Raises
     `TaskError` if the edit fails or is not permitted.
     """
     decision = move.decision
@@ -369,7 +369,7 @@ def _write_version(
     already_written: Files = {}
     changes_nothing = not edits and not changed_files
     if edited.files and changes_nothing:
-        # Perhaps an earlier move has written the same. What would this one change without it?
+        # An earlier move may have written the same version. What would this move change without it?
         already_written, _ = editor.write(files, target, decision.candidate)
 
     refuse_files(sub, {**already_written, **changed_files}, decision.head)
@@ -384,10 +384,10 @@ def _refuse_overwriting(
     writers: Mapping[tuple[str, str], tuple[Decision, Target]],
     files: Files,
 ) -> None:
-    """Raise `TargetError` if an edit overwrites the version of an earlier one in this commit with a
-    different version.
+    """Raise `TargetError` if an edit overwrites the version of an earlier edit in this commit with
+    a different version.
 
-    `writers` has the decision and the target of each earlier edit, by file and key. `files` are the
+    `writers` maps the file and key of each earlier edit to its decision and target. `files` are the
     files after these edits.
     """
     for edit in edits:
@@ -407,11 +407,11 @@ def _as_edited(
     changed_files: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Return the decision with what people should know about the edit of a Helm values file:
-    whether the file is new, and whether a key may be misspelled or is shared with others. The
-    decision about any other kind of file stays the same.
+    """Return the decision with what people should know about an edit to a Helm values file: whether
+    the file is new, and whether a key may be misspelled or is shared with others. A decision about
+    any other kind of file is returned unchanged.
 
-    `files_so_far` are the files before the edit, and `changed_files` are those that it changes.
+    `files_so_far` are the files before the edit, and `changed_files` are the files that it changes.
     """
     if decision.kind != "helmvalues":
         return decision
@@ -429,8 +429,8 @@ def _as_edited(
 
 
 def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
-    """Return a key that is missing from the Helm values, and an existing key that is spelled almost
-    the same, such as `image.tag` and `imge.tag`. Return None if there is no such pair.
+    """Return a key that is missing from the Helm values, and an existing key with almost the same
+    spelling, such as `image.tag` and `imge.tag`. Return None if there is no such pair.
     """
     target = target_of(decision.subscription, "helmvalues")
     for missing_key, existing_keys in helm_values.beside(files, target):
@@ -444,14 +444,14 @@ def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
             word, other = different_words[0]
             is_short = min(len(word), len(other)) <= SHORT
             most_differences = 1 if is_short else 2  # characters
-            enough_to_reject = most_differences + 1  # `differ` stops counting there
+            enough_to_reject = most_differences + 1  # `differ` stops counting here
             if differ(word, other, enough_to_reject) < enough_to_reject:
                 return missing_key, existing_key
     return None
 
 
 def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
-    """Return the error for an edit of a key where the commit has already written the version of the
+    """Return the error for an edit of a key that the commit has already set to the version of the
     decision `first`.
     """
     entry = first.subscription.entry
@@ -469,8 +469,8 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
     """Return the wording of a commit for these subscriptions (images that it updates): its author,
     message template, trailers, and push options.
 
-    Each setting comes from the command line (`from_options`), from the repository's config, or else
-    it is the default.
+    Each setting comes from the command line (`from_options`), or else from the repository's config,
+    or else it is the default.
     """
     from_config = agreed([sub.wishes for sub in subs], from_options.common)
     author = Person(
@@ -478,7 +478,7 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
         from_options.author.email or from_config.author_email or AUTHOR.email,
     )
     template = from_options.template
-    if template is None:  # the config has the path of a template, which was read before
+    if template is None:  # the config names a template's path, and the file was already read
         template = from_options.templates.get(from_config.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key
@@ -504,9 +504,9 @@ class CommitPlace:
     """A commit's branch and parent."""
 
     parent: Snapshot
-    name: str  # of the branch
+    name: str  # the branch's name
     head: HeadBranch | None  # None for the base
-    releases: tuple[ListedRelease, ...] = ()  # the holds that it ends
+    releases: tuple[ListedRelease, ...] = ()  # the holds that the commit ends
 
     @property
     def on_top(self) -> bool:
@@ -526,7 +526,7 @@ class CommitWords:
     """A commit message and its parts."""
 
     message: Message
-    command: str  # of the subject
+    command: str  # the command in the subject
     asked: str  # a person's request in a few words, or ""
     changed: tuple[AppChanges, ...]  # the Applications with an image that changes
     rollbacks: tuple[AppChanges, ...]
@@ -538,9 +538,9 @@ def _prepare(
     moves: Sequence[Move],
     wording: Wording,
 ) -> PreparedCommit:
-    """Return a commit with these changed files, and with its message.
+    """Return a commit with these changed files and its message.
 
-    `moves` are the decisions that it carries out, including those that write builds which were
+    `moves` are the decisions that it carries out, including those that rewrite builds that were
     already waiting.
     """
     subs = [move.subscription for move in moves]
@@ -591,8 +591,8 @@ def _words_of_commit(
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
     """
-    # After a `hold`, a head branch only gets the builds that still wait there, like after a `run`.
-    # The hold itself is on the memory branch.
+    # After a `hold`, as after a `run`, a head branch gets only the builds that are still waiting
+    # there. The hold itself is on the memory branch.
     is_head_branch = commit_place.name != commit_place.parent.branch
     is_hold_on_head = wording.command == "hold" and is_head_branch
     run_command = "run" if is_hold_on_head else wording.command
@@ -641,7 +641,7 @@ def _subject_by_hand(
     subject names the Applications that the request is about: those with a rollback, a new hold, or,
     in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
     all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
-    held, reason). `why` is the reason of the holds.
+    held, reason). `why` is the reason for the holds.
     """
     requested_apps = {_key(app) for app in rollbacks}
     requested_apps.update(app for app, _what, _reason in holds)
@@ -650,7 +650,7 @@ def _subject_by_hand(
     apps = [app for app in all_apps if _key(app) in requested_apps] or all_apps
     without_changes = [replace(app, changes=()) for app in apps]
     any_change = any(app.changes for app in apps)
-    # in a title, the changes follow the request, and replace the reason
+    # in a title, the changes follow the request and replace the reason
     request = subject(command, without_changes, why="" if any_change else why)
     return subject(command, apps, why=why), request
 
@@ -669,7 +669,7 @@ def _command_of_subject(
     (`released_apps`) may be requests from earlier runs.
     """
     if moves and all(move.remember and move.remember.notes for move in moves):
-        return "failed"  # the commit only remembers versions whose rollout failed
+        return "failed"  # the commit only records versions whose rollout failed
     if rollbacks:
         return "rollback"
     if run_command not in _BRING_BUILDS:
@@ -682,8 +682,8 @@ def _command_of_subject(
 def _with_released(
     apps: list[AppChanges], released_apps: Collection[tuple[str, str]]
 ) -> list[AppChanges]:
-    """Return these Applications, with those added whose hold ends (`released_apps`), even if
-    nothing else changes for them.
+    """Return these Applications, plus those whose hold ends (`released_apps`), even if nothing else
+    changes for them.
     """
     already_named = {(app.namespace, app.name) for app in apps}
     with_released = list(apps)
@@ -698,8 +698,8 @@ def _key(app: AppChanges) -> tuple[str, str]:
 
 
 def _common_reason(moves: Sequence[Move]) -> str:
-    """Return the reason of all holds (orders that keep a version), or "" if they have several
-    reasons.
+    """Return the reason shared by all holds (orders that keep a version), or "" if their reasons
+    differ.
     """
     reasons = {move.hold.reason for move in moves if move.hold}
     return reasons.pop() if len(reasons) == 1 else ""
@@ -725,10 +725,10 @@ def _sentences(
     moves: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> list[str]:
-    """Return a sentence about each image, with the reason of its decision, for a commit message.
+    """Return a sentence about each image, with the reason for its decision, for a commit message.
 
-    `reasons` are those of holds and of their ends: (Application, what is held, reason). A reason
-    that no sentence contains gets a sentence of its own.
+    `reasons` are the reasons for holds and for their ends: (Application, what is held, reason). A
+    reason that no sentence mentions gets its own sentence.
     """
     sentences = []
     for move in moves:

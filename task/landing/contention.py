@@ -25,7 +25,7 @@ class Contention:
         self._world = world
         self._end = world.now() + deadline
         self._began = 0.0
-        # seconds of the shortest attempt; a longer attempt may have waited for something else
+        # the shortest attempt, in seconds; a longer attempt may have waited for something else
         self._quickest = deadline
 
     def begin(self) -> None:
@@ -62,13 +62,14 @@ class Contention:
 
 
 def longest_pause(attempts: int, took: float, remaining: float) -> float:
-    """Return the longest pause in seconds after this many attempts. The shortest attempt took
-    `took` seconds, and `remaining` seconds are left before the deadline.
+    """Return the longest pause, in seconds, after this many attempts. The shortest attempt took
+    `took` seconds, and `remaining` seconds are left until the deadline.
 
-    The more races this run has lost, the more writers there are, each about as slow as this run. So
-    the pause grows by 20% with each attempt. Growth rates were simulated for 2 to 50 writers, on
-    two cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
-    writers finishes 20% later. If it does not grow, 50 writers on two cores need 50% more attempts.
+    The more races this run has lost, the more writers there are likely to be, each about as slow as
+    this run. So the pause grows by 20% with each attempt. Growth rates were simulated for 2 to 50
+    writers, both on two cores and far from the server. If the pause grows by 50% each time, the
+    last of 20 distant writers finishes 20% later. If it does not grow, 50 writers on two cores need
+    50% more attempts.
     """
     growing_pause = 3 * took * 1.2 ** min(attempts, 12)  # grows up to ninefold
     leaves_time = remaining / 4  # for more attempts

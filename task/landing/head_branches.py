@@ -73,16 +73,16 @@ from task.timestamps import epoch_seconds
 from task.urls import normal_url
 
 MOST_CLOSED = 5  # unrelated head branches that one run closes
-LONGEST_PART = 60  # characters of a group's name in its head branch's name
+LONGEST_PART = 60  # characters of a group's name that its head branch's name contains
 MOST_PLACES = 100  # builds whose files are read only because of a list
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
     """Add to each move (the decision about one image) the name of the head branch that its commit
-    goes to: the one in the annotation `git-branch`, or the branch of a pull request.
+    goes to: the branch that the annotation `git-branch` names, or the branch of a pull request.
 
-    A move whose commit goes to the base branch stays the same. If the name is invalid, the move
+    A move whose commit goes to the base branch is not changed. If the name is invalid, the move
     becomes an error. `by_hand` means that a person's command is carried out.
     """
     changes = _changes_by_application(moves)
@@ -109,7 +109,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 
 
 def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
-    """Return the changes that the moves (decisions) make, without duplicates, by Application."""
+    """Return the changes that the moves (decisions) make, by Application and without duplicates."""
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if not move.changes:
@@ -121,10 +121,10 @@ def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
 
 
 def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> bool:
-    """Return whether a move's commit goes to a head branch, and the branch can be named now.
+    """Return whether a move's commit goes to a head branch that can be named now.
 
     The name may come from a template in `git-branch`, which is filled in with the Application's
-    changes. So without a change, only a deferred build or a person's command (`by_hand`) gets a
+    changes. So if nothing changes, only a deferred build or a person's command (`by_hand`) gets a
     name.
     """
     sub = move.subscription
@@ -139,8 +139,9 @@ def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> b
 
 
 def _name_from_template(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
-    """Return the branch name that the template in `git-branch` gives for these changes. Raises
-    `Malformed` if the name is invalid, or if a pull request would have the same branch as its base.
+    """Return the branch name that the template in `git-branch` produces for these changes. Raises
+    `Malformed` if the name is invalid, or if a pull request's head and base would be the same
+    branch.
     """
     app = branch_name.AppFields(
         sub.application.name, sub.application.namespace, sub.repo, base, sub.path
@@ -164,7 +165,7 @@ def request_head(sub: Subscription, base: str) -> str:
     repo = normal_url(sub.repo)
     app = sub.application
     group = sub.wishes.group or "image"
-    # An Application has one request, no matter which of its images were built. Two Argo CD
+    # An Application has a single request, no matter which of its images were built. Two Argo CD
     # instances may have Applications with the same name.
     group_names = {
         "repository": repo,
@@ -176,7 +177,7 @@ def request_head(sub: Subscription, base: str) -> str:
 
     flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")
     shortened = flat_name[:LONGEST_PART].strip("-")
-    readable_part = shortened or group  # if no character is left
+    readable_part = shortened or group  # if no characters are left
     prefix = sub.wishes.branch_prefix or PREFIX
     return f"{prefix}/{readable_part}-{short_hash(repo, base, group, full_name)}"
 
@@ -187,7 +188,7 @@ class Request:
 
     forge: Host
     newest: Proposed | None = None
-    error: TaskError | None = None  # set if the Git host did not respond
+    error: TaskError | None = None  # set if the Git host failed
 
 
 def requests_of(
@@ -195,9 +196,9 @@ def requests_of(
 ) -> tuple[dict[str, Request], list[Move]]:
     """Find the newest pull request of each head branch that has or may get one.
 
-    `decided` has the run's asks with their moves (the decisions). Return the requests by head
-    branch, and the moves. A move becomes an error if its branch needs a request, but the Git host
-    is unknown. `plan` does not query the host.
+    `decided` contains the run's asks with their moves (the decisions). Return the requests by head
+    branch, and the moves. A move becomes an error if its branch needs a request but the Git host is
+    unknown. `plan` does not query the host.
     """
     requests: dict[str, Request] = {}
     errors_of_host: dict[str, TaskError] = {}  # by head branch
@@ -225,9 +226,9 @@ def requests_of(
 
 
 def _request_at(forge: Host, base: Snapshot, head: str) -> Request:
-    """Return the newest pull request of a head branch, or the error of the Git host.
+    """Return the newest pull request of a head branch, or the Git host's error.
 
-    After an error, the branch can still be pushed, so no change is lost, and the next run opens the
+    After an error, the branch can still be pushed, so no change is lost. The next run opens the
     request.
     """
     try:
@@ -242,9 +243,9 @@ def _heads_with_requests(
     """Return the names of the head branches that have a pull request or may get one, as the keys of
     a dictionary, in order.
 
-    `decided` has the run's asks with their moves (the decisions). First come the branches of the
-    moves that use pull requests. Then come the other branches that the run affects, if their list
-    of waiting builds has a request, or a build of an image that uses requests.
+    `decided` contains the run's asks with their moves (the decisions). The branches of the moves
+    that use pull requests come first. Other branches that the run affects follow if their list of
+    waiting builds has a request, or contains a build of an image that uses requests.
     """
     moves_with_request = [move for _, move in decided if move.subscription.pull_request]
     heads: dict[str, None] = {}
@@ -268,7 +269,7 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     """Return the newest pull request from a head branch to the base branch, or None.
 
     If the base was renamed, its closed and merged requests still have the base's old name. (Git
-    hosts retarget only the open ones.)
+    hosts only retarget open ones.)
     """
     newest = forge.find(base.branch, head)
     was_renamed = bool(base.renamed_from)
@@ -285,7 +286,7 @@ class HeadBranch:
     """A head branch that the run affects, as it was before the run."""
 
     stored_list: WaitingList  # as on the memory branch
-    waiting_list: WaitingList  # the same, but only with the builds that are still waiting
+    waiting_list: WaitingList  # the same list, with only the builds that are still waiting
     branch: Head | None = None
     files: Files = field(default_factory=dict)  # the files of someone else's branch
     request: Request | None = None
@@ -297,12 +298,12 @@ class HeadBranch:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The branch's name."""
         return self.stored_list.head
 
     @property
     def newest_request(self) -> Proposed | None:
-        """Its newest request."""
+        """The branch's newest request."""
         return self.request.newest if self.request else None
 
     @property
@@ -312,12 +313,12 @@ class HeadBranch:
 
     @property
     def tip(self) -> str:
-        """Its commit, or "" if the branch does not exist."""
+        """The branch's commit, or "" if the branch does not exist."""
         return self.branch.tip if self.branch else ""
 
     @property
     def as_listed(self) -> bool:
-        """Whether its tip is the commit that the list records."""
+        """Whether the branch's tip is the commit that the list records."""
         recorded = self.waiting_list.commit
         at_tip = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
         return recorded is not None and recorded == at_tip
@@ -330,7 +331,7 @@ def touched_heads(
     affect, as the keys of a dictionary, in order.
 
     These are the branches that commits go to. A person's hold or rollback also affects every other
-    branch where a build of the image is waiting. If the source of a promotion now has another
+    branch where a build of the image is waiting. If the source of a promotion now has a different
     version, the branches where the promotion is waiting are affected too.
     """
     heads: dict[str, None] = {}
@@ -363,7 +364,7 @@ def lists_in(memory_files: Files) -> list[WaitingList]:
             continue
         with suppress(TaskError):
             stored_list = read_list(file.text)
-            if list_path(stored_list.head) == path:  # otherwise, it is in another branch's file
+            if list_path(stored_list.head) == path:  # otherwise, it is in the wrong file
                 lists.append(stored_list)
     return lists
 
@@ -372,10 +373,10 @@ def memory_branch_warnings(base: Snapshot) -> list[Problem]:
     """Return the warnings about the memory branch, which stores a base branch's holds (orders that
     keep a version) and its lists of waiting builds.
 
-    There is a warning if no known key has signed it, if the config changes its name, and for each
-    memory branch that is left over from a deleted base branch.
+    There is a warning if no known key has signed the memory branch, one if the config changes its
+    name, and one for each memory branch left over from a deleted base branch.
     """
-    own = memory_branch(base.repo, base.branch, base.prefix)  # the name of this base's own one
+    own = memory_branch(base.repo, base.branch, base.prefix)  # this base's own memory branch
     problems: list[Problem] = []
     if base.unsigned:
         hint = (
@@ -404,8 +405,8 @@ def memory_branch_warnings(base: Snapshot) -> list[Problem]:
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
-    """Read the head branches (the branches of pull requests) that the run affects, with their lists
-    of waiting builds and their pull requests.
+    """Read the head branches (the branches of pull requests) that the run affects, along with their
+    lists of waiting builds and their pull requests.
 
     `moves` contains one move (decision) for each of `batch.asks`, in the same order. Return the
     head branches by name, and the moves. A move becomes an error if no request can be opened for
@@ -413,7 +414,7 @@ def read_heads(
     """
     decided_at_first = list(zip(batch.asks, moves, strict=True))
     requests, moves = requests_of(decided_at_first, base, job, world)
-    decided = list(zip(batch.asks, moves, strict=True))  # with the errors of the Git host
+    decided = list(zip(batch.asks, moves, strict=True))  # with the Git host's errors
     heads: dict[str, HeadBranch] = {}
     errors_of_lists: dict[str, TaskError] = {}  # by head branch
     for name in touched_heads(decided, base, job.intent):
@@ -427,7 +428,7 @@ def read_heads(
             head = _foreign_branch_with_files(head, batch, moves)
         heads[name] = head
 
-    # other branches that are out of date
+    # other branches that need an update
     heads |= _heads_to_close(heads, batch, base, job, world)
     heads |= _renamed_heads(heads, batch, base, job, world)
     heads |= _outdated_heads(heads, batch, base, job, world)
@@ -442,11 +443,11 @@ def read_heads(
 def _read_head(
     stored_list: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Read a head branch from Git, and leave out of its list the builds that are no longer waiting
-    (merged or declined).
+    """Read a head branch from Git, and drop the builds that are no longer waiting (merged or
+    declined) from its list.
 
     The branch is ours if its commit has the tree and the parent that the list records. So it stays
-    ours if somebody signs the commit or rewords its message. A branch that does not exist or has no
+    ours if someone signs the commit or rewords its message. A branch that does not exist or has no
     commit of its own also counts as ours.
     """
     name = stored_list.head
@@ -476,16 +477,16 @@ def _read_head(
     )
     if waiting_list.arrived or not head.as_listed:
         return head
-    # An earlier run did not know whether its commit had arrived. It is there.
+    # An earlier run could not tell whether its commit had arrived. It had.
     return replace(head, waiting_list=replace(waiting_list, arrived=True, replaces=None))
 
 
 def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool:
     """Return whether the branch of a list (of waiting builds) can be ours: its name has our prefix,
-    or an Application that was read has the name in `git-branch`.
+    or an Application that was read names it in `git-branch`.
 
     Without this check, anyone who can push to the memory branch could have any branch replaced or
-    deleted, by recording its tree in a list.
+    deleted by recording its tree in a list.
     """
     name = stored_list.head
     if name == base.branch:
@@ -502,8 +503,8 @@ def _may_be_named(name: str, template: str) -> bool:
     """Return whether a template such as `update-{{ .Name }}-x` can render this branch name, such as
     `update-web-x`.
 
-    Each action in braces may stand for any text. The template is not turned into a regular
-    expression, because many actions in an annotation would make it very slow.
+    Each action in braces can match any text. The template is not turned into a regular expression,
+    because many actions in an annotation would make it very slow.
     """
     prefix, *after_actions = re.split(r"\{\{.*?\}\}", template)
     if not after_actions:  # the template has no actions
@@ -517,7 +518,7 @@ def _may_be_named(name: str, template: str) -> bool:
         if part_start < 0:
             return False
         position = part_start + len(part)
-    # the suffix must not overlap with the parts that were found before it
+    # the suffix must not overlap with the parts found before it
     return name.endswith(suffix) and position + len(suffix) <= len(name)
 
 
@@ -527,8 +528,8 @@ def asked_subscriptions(batch: Batch) -> list[Subscription]:
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
-    """Return a warning for each head branch that matches its list of waiting builds, but may be
-    someone else's, because no Application uses its name.
+    """Return a warning for each head branch that matches its list of waiting builds but may belong
+    to someone else, because no Application uses its name.
     """
     hint = "delete the branch if it is an old head branch; otherwise, find out who wrote the list"
     problems = []
@@ -544,7 +545,7 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _heads_to_close(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the head branches whose pull request an earlier run wanted to close, but could not. No
+    """Return the head branches whose pull request an earlier run wanted to close but could not. No
     builds are waiting there.
 
     `heads` are the branches that have already been read. At most `MOST_CLOSED` are returned.
@@ -572,7 +573,7 @@ def _renamed_heads(
 
     The name changes if the base was renamed, or if the config now groups the images differently.
     `heads` are the branches that have already been read. Return the changed branches by name: each
-    old one, and its heir (the one with the new name), which now has the builds of both.
+    old branch, and its heir (the branch with the new name), which now has the builds of both.
     """
     new_names = _request_heads_by_entry(batch, base)
     renamed: dict[str, HeadBranch] = {}
@@ -581,7 +582,7 @@ def _renamed_heads(
         if old_name in heads or not has_our_prefix(old_name, base.prefix):
             continue
         names_of_builds = {new_names.get(build.key, "") for build in stored_list.builds}
-        if len(names_of_builds) != 1:  # there are no builds, or they are split up
+        if len(names_of_builds) != 1:  # there are no builds, or they now belong to several branches
             continue
         new_name = names_of_builds.pop()  # "" if this run does not know the images
         # an earlier round of this loop may already have added builds to it
@@ -598,8 +599,8 @@ def _renamed_heads(
 
 
 def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]:
-    """Return the name that each image's head branch (the branch of a pull request) has by the
-    current config. Images whose `git-branch` sets the name are left out.
+    """Return the name that each image's head branch (the branch of a pull request) has under the
+    current config. Images whose name comes from `git-branch` are left out.
     """
     names: dict[BuildKey, str] = {}
     for ask in batch.asks:
@@ -613,7 +614,7 @@ def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]
 
 def _with_entries_of(heir: WaitingList, old_list: WaitingList) -> WaitingList:
     """Return the list of the new branch (`heir`) with the entries of the old branch's list added.
-    If both have a build for the same image, the heir's build stays.
+    If both lists have a build of the same image, the heir's build is kept.
     """
     keys_of_heir = {build.key for build in heir.builds}
     added_builds = [build for build in old_list.builds if build.key not in keys_of_heir]
@@ -625,7 +626,7 @@ def _outdated_heads(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
     """Return other head branches (branches of pull requests) where an outdated build is waiting:
-    the base branch already has it, or has a newer one.
+    the base branch already has that build or a newer one.
 
     `heads` are the branches that have already been read. At most `MOST_CLOSED` are returned.
     """
@@ -653,16 +654,16 @@ def _outdated_heads(
         with suppress(TaskError):  # without a token for the Git host, leave this to another run
             if may_have_request:
                 outdated[name] = _head_with_request(stored_list, batch, base, job, world)
-            else:  # a branch that `git-branch` names: the Git host need not be known
+            else:  # a branch named by `git-branch`, so the Git host may be unknown
                 outdated[name] = _read_head(stored_list, batch, base, None)
     return outdated
 
 
 def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
-    """Return the places (files or folders) of a base branch that show whether it already has the
+    """Return the places (files or folders) on a base branch that show whether it already has the
     builds that are waiting on its head branches.
 
-    `memory_files` has the lists of those builds. Only the first `MOST_PLACES` builds count.
+    `memory_files` contains the lists of those builds. Only the first `MOST_PLACES` builds count.
     """
     builds: list[ListedBuild] = []
     for stored_list in lists_in(memory_files):
@@ -678,7 +679,7 @@ def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
 def _head_with_request(
     stored_list: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
 ) -> HeadBranch:
-    """Return the head branch that a list of waiting builds belongs to, with its pull request.
+    """Return the head branch that a list of waiting builds belongs to, along with its pull request.
     `plan` does not query the Git host.
     """
     request = None
@@ -698,8 +699,8 @@ def _is_merged(
     """Return whether a head branch was merged with the builds in its list since the last run, even
     if the base has changed since.
 
-    `branch` is None if the branch no longer exists, and `newest` is its newest pull request, or
-    None without one.
+    `branch` is None if the branch no longer exists. `newest` is its newest pull request, or None if
+    it has none.
     """
     if not stored_list.proposes_anything:
         return False
@@ -713,16 +714,16 @@ def _is_merged(
         return branch is None or newest.head_commit in ("", branch.tip)
     if newest is not None or branch is None:  # the request decides, or there is no commit to find
         return False
-    # Without a request, somebody may have merged the branch with git.
+    # Without a request, someone may have merged the branch with git.
     return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Return a head branch that someone else has pushed to, with its files.
+    """Return a head branch that someone else has pushed to, along with its files.
 
-    Those are the files that are needed to decide its asks (this run's new builds) and its waiting
-    builds, its config, and the public keys that the config names. `moves` has the decision about
-    each of `batch.asks`, in the same order.
+    These are the files needed to decide its asks (this run's new builds) and its waiting builds, as
+    well as its config and the public keys that the config names. `moves` contains the decision
+    about each of `batch.asks`, in the same order.
     """
     if head.branch is None:
         return head
@@ -759,9 +760,9 @@ def decided_on_foreign_branch(
     """Decide these asks (images with new builds) again, on a head branch that someone else has
     pushed to.
 
-    `decided` has each ask for the branch, with its decision on the base. An image's current version
-    is the one on the head branch, but the holds and the config rules of both branches apply. Return
-    the new decisions by ask. Asks whose decision was already an error are left out.
+    `decided` contains each ask for the branch, with its decision on the base. An image's current
+    version is its version on the head branch, but the holds and the config rules of both branches
+    apply. Return the new decisions by ask. Asks whose decision was already an error are left out.
     """
     view = _view_of_foreign_branch(head, base, [ask for ask, _ in decided])
     moves: dict[Identity, Move] = {}
@@ -782,10 +783,10 @@ def decided_on_foreign_branch(
 
 
 def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Move:
-    """Combine two decisions about the same ask: on someone else's head branch (`on_view`, decided
-    on the files in `view`), and on the base branch (`on_base`).
+    """Combine two decisions about the same ask: the one on someone else's head branch (`on_view`,
+    decided on the files in `view`), and the one on the base branch (`on_base`).
 
-    The verdict is the one on the head branch. The current version is the one on the base.
+    The verdict comes from the head branch, and the current version from the base.
     """
     judged = on_view.decision.judged
     if judged.verdict == "unchanged":
@@ -803,11 +804,11 @@ def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Mo
 def decided_after_merge(
     merged_base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Decide these asks (images with new builds) for a head branch again. `merged_base` is the base
+    """Decide these asks (images with new builds) again for a head branch. `merged_base` is the base
     branch as it will be after the merge, without the holds that the merge ends.
 
-    `decided` has each ask for the branch, with its earlier decision. Return the new decisions by
-    ask. Asks whose decision was already an error are left out.
+    `decided` contains each ask for the branch, with its earlier decision. Return the new decisions
+    by ask. Asks whose decision was already an error are left out.
     """
     facts_after_merge = _with_facts_of(merged_base, decided, facts, gather)
     moves = {}
@@ -823,7 +824,7 @@ def decided_after_merge(
 def _with_facts_of(
     view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
 ) -> Facts:
-    """Return `facts` (what was looked up before, such as registries' answers) with those added that
+    """Return `facts` (what was looked up before, such as registries' answers), plus the facts that
     are needed to decide these asks on the files in `view`.
     """
     more = gather(view, [ask for ask, _ in decided])
@@ -870,7 +871,7 @@ def without_finished_rollbacks(
                 is_finished = True
             else:
                 is_finished = _is_on_base(base, sub, file, rollback, proposing_head)
-            if is_finished:  # else it is still waiting, and its hold stays
+            if is_finished:  # otherwise, it is still waiting, and its hold stays
                 finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
 
@@ -878,7 +879,9 @@ def without_finished_rollbacks(
 def _waiting_rollbacks(
     heads: Iterable[HeadBranch],
 ) -> dict[BuildKey, tuple[HeadBranch, ListedBuild]]:
-    """Return the rollbacks that waited when the run began: each one's head branch and build."""
+    """Return the rollbacks that were waiting when the run began: the head branch and the build of
+    each.
+    """
     rollbacks = {}
     for head_branch in heads:
         for listed in head_branch.stored_list.builds:
@@ -894,14 +897,16 @@ def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
 
 
 def _warn_of_declined(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
-    """Return the warning that the hold ends because a person has declined its rollback."""
+    """Return the warning that a hold ends because a person has declined its rollback."""
     url = head.newest_request.url if head.newest_request else ""
     message = f"{key_of(sub)}: its rollback was declined ({url}); no longer {hold_text(hold)}"
     return Problem(Trouble.warning("held", message), application=sub.application.key)
 
 
 def _is_declined(head: HeadBranch, sub: Subscription) -> bool:
-    """Return whether a person has closed the head branch's request with a build of this image."""
+    """Return whether a person has closed the head branch's request while it contained a build of
+    this image.
+    """
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
     return any(declined.key == key for declined in head.waiting_list.declined)
 
@@ -912,8 +917,8 @@ def _is_on_base(
     """Return whether a rollback (a change to an older version) was merged into the base branch.
 
     `head` is the head branch where it was waiting, if known, and `file` is the write-back file. The
-    rollback was merged if that branch was. It also was if the base has its version, and either the
-    base's state file has the rollback, or the head branch no longer exists.
+    rollback was merged if that branch was merged. It was also merged if the base has its version,
+    and either the base's state file has the rollback or the head branch no longer exists.
     """
     if head is not None and head.merged:
         return True
@@ -947,7 +952,7 @@ def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[De
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
     """Return the move (the decision about one image), or a refusal if it would propose a build that
-    a person has declined by closing its pull request, or an older build than that one.
+    a person has declined by closing its pull request, or an even older build.
     """
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
@@ -960,8 +965,8 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
 
 
 def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
-    """Return the move (the decision about one image), or a refusal if its build is the declined one
-    or an older one. A build is declined if a person closes its pull request.
+    """Return the move (the decision about one image), or a refusal if its build is the declined
+    build or an older one. A build is declined if a person closes its pull request.
     """
     policy = move.subscription.policy
     candidate = move.decision.candidate
@@ -999,14 +1004,14 @@ def _also_governed(
     a head branch that someone else has pushed to. For each file that changes there, the stricter
     setting wins.
 
-    `view` has the files of the head branch. Raises `TargetError` if the head branch's config is
-    invalid or requires a pull request.
+    `view` contains the files of the head branch. Raises `TargetError` if the head branch's config
+    is invalid or requires a pull request.
     """
     asked_sub = ask.subscription
     name = head.name
 
     def changed(sub: Subscription) -> Collection[str]:
-        """Return the paths of the files that an update changes there."""
+        """Return the paths of the files that an update changes on the head branch."""
         return changed_files(view, sub, terms)
 
     (by_head,) = governed([asked_sub], config_in(head.files), terms.now, changed)
@@ -1055,8 +1060,8 @@ def _with_strictest_settings(
 def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
     """Return a snapshot of a head branch that someone else has pushed to.
 
-    It has the files of that branch. Its memory files are the state files (holds, and the newest
-    written builds) of these asks, as on the base and on the memory branch together.
+    It contains the files of that branch. Its memory files are the state files of these asks (holds,
+    and the newest written builds), merged from the base and the memory branch.
     """
     memory_files = dict(base.memory_files)
     for path in {state_path(ask.subscription) for ask in asks}:

@@ -21,9 +21,9 @@ class Lists:
 
     before_run: Mapping[str, WaitingList]  # by head branch, as on the memory branch
     after_run: Mapping[str, WaitingList]
-    with_commit: frozenset[str]  # lists whose head branch gets a commit and that are pushed with it
-    instead: Mapping[str, str]  # from a head branch to the branch that gets its builds
-    closing: Mapping[str, str]  # head branches with no builds waiting anymore, and why
+    with_commit: frozenset[str]  # lists that are pushed with their head branch's commit
+    instead: Mapping[str, str]  # the branch that gets a head branch's builds, by head branch
+    closing: Mapping[str, str]  # head branches where no builds are waiting anymore, and why
 
     @classmethod
     def after(
@@ -37,8 +37,8 @@ class Lists:
         """Return the lists of waiting builds as they will be after the prepared commits have
         landed.
 
-        `head_fates` has what became of the builds that were waiting on each head branch (the branch
-        of a pull request).
+        `head_fates` shows what became of the builds that were waiting on each head branch (the
+        branch of a pull request).
         """
         commits = {commit.changeset.head: commit for commit in prepared.commits}
         after_run: dict[str, WaitingList] = {}
@@ -76,7 +76,7 @@ class Lists:
         """Return the memory branch's files with the changed lists that are not pushed together with
         a commit on a head branch.
         """
-        # their lists are pushed with a commit: on the branch itself, or on the one that gets its
+        # their lists are pushed with a commit: on the branch itself, or on the branch that gets its
         # builds
         heads_pushed_later = set(self.with_commit)
         for name in self.with_commit:
@@ -87,7 +87,9 @@ class Lists:
         return files
 
     def moved_to(self, name: str) -> list[WaitingList]:
-        """Return the lists whose builds moved to this head branch. They must change with it."""
+        """Return the lists whose builds moved to this head branch. They must change together with
+        it.
+        """
         return [self.after_run[old] for old, heir in self.instead.items() if heir == name]
 
     def news(self, waiting_list: WaitingList) -> bool:
@@ -115,8 +117,9 @@ def _list_of_head_after(
     """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a
     run.
 
-    `commit` is the branch's next commit, if it gets one. `unwritten` has the builds that could not
-    be written, and `of_head` has what became of the builds that were waiting before the run.
+    `commit` is the branch's next commit, if there is one. `unwritten` contains the builds that
+    could not be written, and `of_head` shows what became of the builds that were waiting before the
+    run.
     """
     if head.instead:  # another head branch has its builds now
         return replace(head.waiting_list, builds=(), releases=())
@@ -133,8 +136,8 @@ def _why_closed(
 ) -> str | None:
     """Return the reason for closing a head branch's pull request, or None to leave it open.
 
-    The reason may be "". `after_run` is the branch's list after the run, and `of_head` has what
-    became of the builds that were waiting before it.
+    The reason may be "". `after_run` is the branch's list after the run, and `of_head` shows what
+    became of the builds that were waiting before the run.
     """
     if head.instead:  # another head branch has its builds now
         if base.renamed_from:
@@ -149,7 +152,7 @@ def _why_closed(
 
 def strange_in(memory_files: Files) -> list[str]:
     """Return the paths of the files on a memory branch that no run has written: everything except
-    state files and regular files with a list.
+    state files, and regular files that contain a list.
 
     State files always count as ours, even unreadable ones, because they may contain a hold.
     """
@@ -164,8 +167,8 @@ def strange_in(memory_files: Files) -> list[str]:
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:
-    """Return the files of a memory branch: everything from `states` except its lists, and the lists
-    from `lists`.
+    """Return the files of a memory branch: everything in `states` except its lists, plus the lists
+    in `lists`.
     """
     return {
         **{path: file for path, file in states.items() if not is_list_path(path)},
@@ -174,8 +177,8 @@ def with_lists_of(states: Files, lists: Files) -> Files:
 
 
 def with_list(files: Files, waiting_list: WaitingList) -> Files:
-    """Return the memory branch's files with this list of waiting builds, or without its file if the
-    list is empty.
+    """Return the memory branch's files with this list of waiting builds. If the list is empty, its
+    file is left out.
     """
     path = list_path(waiting_list.head)
     changed = dict(files)

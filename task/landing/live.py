@@ -27,15 +27,15 @@ from task.landing.contention import Contention
 from task.landing.ports import LiveApplications, World
 from task.model import Decision, Memory, Reading, State, Subscription, Target
 
-# seconds to watch an image that others may overwrite
+# how long, in seconds, to watch an image that others may overwrite
 SHORTEST_WATCH = 1.0
 LONGEST_WATCH = 30.0
-READ_INTERVAL = 0.25  # between two reads of that image
+READ_INTERVAL = 0.25  # seconds between two reads of that image
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and patch the live Applications one by one, and then watch the images that other
-    programs may overwrite, and patch them again if that happens.
+    """Decide and patch the live Applications one by one. Then watch the images that other programs
+    may overwrite, and patch them again if that happens.
 
     An ask is one image of an Application, with the builds that this run offers for it. A failure
     does not affect the other Applications.
@@ -121,8 +121,8 @@ def _patch_first(ask: Ask, number: int, job: Job, world: World) -> _Result:
     """Patch the live Application of an ask (one image, with the builds offered for it) for the
     first time, unless the ask can be decided without reading it.
 
-    Return the decision, and the images to watch. Raises `TaskError`, also for a person's command,
-    and if Applications come from files. `number` is the ask's index.
+    Return the decision, and the images to watch. Raises `TaskError`, also if the run is a person's
+    command or if Applications come from files. `number` is the ask's index.
     """
     decision = settled_without_git(ask, job.terms)
     if decision:
@@ -154,8 +154,8 @@ def _patch_until_deadline(
     """Read the live Application, decide, and patch it. If someone else changes it in between, retry
     until the deadline.
 
-    Return the decision, and the images to watch: the one that was written, if others may overwrite
-    it unnoticed.
+    Return the decision, and the images to watch: the image that was written, if others may
+    overwrite it unnoticed.
     """
     while True:
         contention.begin()
@@ -221,8 +221,8 @@ def owner_of(sub: Subscription, world: World) -> str:
 
 
 def _target_in_source(sub: Subscription) -> tuple[int, Target]:
-    """Return the index of the subscription's source among the Application's sources, and where the
-    image is written in it.
+    """Return the index of the subscription's source among the Application's sources, and the place
+    in that source where the image is written.
     """
     sources = sub.application.sources
     index = sources.index(sub.source) if sub.source in sources else 0
@@ -238,8 +238,8 @@ def _attempt_patch(
 ) -> tuple[Decision, float]:
     """Read a live Application, decide, and patch it once.
 
-    Return the decision, and the time until which to watch the image (0 if others cannot overwrite
-    it unnoticed). Raises `Outpaced` if the Application has changed in between.
+    Return the decision, and when to stop watching the image (0 if others cannot overwrite it
+    unnoticed). Raises `Outpaced` if the Application has changed in the meantime.
     """
     sub = ask.subscription
     app = sub.application
@@ -276,8 +276,8 @@ def _decided_live(
     """Decide an ask (one image, with the builds offered for it) for a live Application, and verify
     the signatures and other proofs of the build.
 
-    `in_spec` is the image in the Application's spec, which is empty if the spec does not set it. In
-    that case, the running image is the current one.
+    `in_spec` is the image in the Application's spec. It is empty if the spec does not set the
+    image. In that case, the running image is the current one.
     """
     sub = ask.subscription
     terms = ask.terms(job.terms)

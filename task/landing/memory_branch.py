@@ -1,4 +1,4 @@
-"""The memory branch of one base while a run changes it, alone or in one push with a head branch."""
+"""The memory branch of one base, as a run changes it: alone, or in one push with a head branch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from task.output.diff import unified_diff
 
 
 class MemoryBranchWriter:
-    """Writes a base's memory branch, which stores its holds and its lists of waiting builds. It
-    knows the branch's current files, and pushes the new ones.
+    """A writer for a base's memory branch, which stores its holds and its lists of waiting builds.
+    It knows the branch's current files and pushes the new ones.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class MemoryBranchWriter:
         self._author = author
         self._batch = batch
         self._job = job
-        # The files may still be on a branch with an old name, because the base or the prefix was
-        # renamed. This is that branch: (name, tip). The branch with the new name has no files yet.
+        # If the base or the prefix was renamed, the files may still be on a branch with the old
+        # name. This is that branch: (name, tip). The branch with the new name has no files yet.
         self._inherited = base.inherited
         self._files_on_branch: Files = {} if base.inherited else base.memory_files
         self._tip = base.memory_tip
 
     @property
     def commit(self) -> Commit | None:
-        """The run's commits as a single one, with the files and Applications of all. Each push
-        replaces the branch's only commit, so the last commit stands for all of them.
+        """The run's commits combined into one, with the files and Applications of all of them. Each
+        push replaces the branch's only commit, so the last commit represents all of them.
         """
         if not self.commits:
             return None
@@ -69,7 +69,7 @@ class MemoryBranchWriter:
 
     @property
     def remembers(self) -> bool:
-        """Whether anything but lists has changed. Lists change with their head branches."""
+        """Whether anything except lists has changed. Lists change with their head branches."""
         commit = self.commit
         return commit is not None and any(not is_list_path(path) for path in commit.files)
 
@@ -83,7 +83,7 @@ class MemoryBranchWriter:
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """
-        # With nothing left to remember, `_record` only deletes the branch with the old name.
+        # If nothing is left to remember, `_record` only deletes the branch with the old name.
         only_deletes = self._inherited is not None and not self.wanted
         if self.wanted == self._files_on_branch and not only_deletes:
             return
@@ -101,11 +101,11 @@ class MemoryBranchWriter:
         moved: Sequence[WaitingList] = (),
     ) -> LandedCommit:
         """Push a commit to a head branch (the branch of a pull request) together with the list of
-        the builds that wait there: both in one push, or the list first. If the branch already has
-        the commit, nothing is pushed.
+        builds that are waiting there: both in one push, or the list first. If the branch already
+        has the commit, nothing is pushed.
 
-        `predicted` is the commit as it will be. `moved` has the lists whose builds moved to this
-        one. Raises `Outpaced` if someone else has pushed to one of the branches.
+        `predicted` is the commit as it will be. `moved` contains the lists whose builds moved to
+        this list. Raises `Outpaced` if someone else has pushed to one of the branches.
         """
         for old_list in moved:
             self.put(old_list)
@@ -124,7 +124,7 @@ class MemoryBranchWriter:
         landed_commit = self._land_in_one_push(change, waiting_list)
         if landed_commit:
             return landed_commit
-        # the list first, so that the next run knows our commit even if this run is killed
+        # push the list first, so that the next run recognizes our commit even if this run is killed
         self.put(waiting_list if is_foreign_branch else _list_before_push(waiting_list, head))
         self.write()
         return self._batch.repository.land(change)
@@ -133,19 +133,19 @@ class MemoryBranchWriter:
         self, change: Changeset, waiting_list: WaitingList
     ) -> LandedCommit | None:
         """Push a commit to a head branch, and the memory branch with this list, in one push. Return
-        None if the server cannot do that, or if only the head branch has to be pushed.
+        None if the server doesn't support that, or if only the head branch has to be pushed.
 
         Raises `Outpaced` if one of the branches has moved.
         """
         repository = self._batch.repository
-        if not repository.atomic or change.push_options:  # such options would be for both branches
+        if not repository.atomic or change.push_options:  # the options would apply to both
             return None
         new_files = with_list(self.wanted, waiting_list)
         is_foreign_branch = change.on_top
         if is_foreign_branch and new_files == self._files_on_branch:
             return None
-        # Our own branch is always pushed together with its list, even with the same list: a person
-        # may have deleted the branch, and this run creates it again.
+        # Our own branch is always pushed together with its list, even if the list is the same: a
+        # person may have deleted the branch, and then this run creates it again.
         try:
             landed_commit = repository.land(change, self._change(new_files))
         except NotAtomicError:
@@ -155,10 +155,10 @@ class MemoryBranchWriter:
         return landed_commit
 
     def _change(self, files: Files) -> Changeset:
-        """Return the memory branch's next commit: these files, except for those that no run has
+        """Return the memory branch's next commit: these files, except those that no run has
         written.
 
-        Raises `TargetError` if a file cannot be read, because a hold in it would be lost.
+        Raises `TargetError` if a file cannot be read, because any hold in it would be lost.
         """
         base = self._base
         strange_paths = strange_in(files)
@@ -188,8 +188,8 @@ class MemoryBranchWriter:
     def _drop_inherited(self, name: str, tip: str) -> None:
         """Delete the memory branch with the old name. `plan` does nothing.
 
-        If that fails, it is only an error (`Outpaced` or `TaskError`) if there is no new branch,
-        because the next run would still read the old one.
+        A failure is an error (`Outpaced` or `TaskError`) only if there is no new branch, because
+        then the next run would still read the old one.
         """
         if self._job.dry:
             return
@@ -204,11 +204,11 @@ class MemoryBranchWriter:
     def _record(self, files: Files, commit: str, tree: str) -> None:
         """Record that the memory branch now has these files in this commit.
 
-        If the memory came from a branch with an old name, that branch is deleted now.
+        If the memory came from a branch with an old name, delete that branch.
         """
         before = self._files_on_branch
         if self._inherited:
-            if not files:  # no new branch is created, so the change is the deletion of the old one
+            if not files:  # no new branch is created; the change is the deletion of the old one
                 before = self._base.memory_files
             old_name, old_tip = self._inherited
             self._drop_inherited(old_name, old_tip)
@@ -240,9 +240,9 @@ class MemoryBranchWriter:
 
 
 def _list_before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
-    """Return a head branch's list in the form in which it is pushed before the branch itself.
+    """Return a head branch's list in the form that is pushed before the branch itself.
 
-    It records both commits: the new one, and the branch's current one (`replaces`). Until the new
+    It records two commits: the new one, and the branch's current one (`replaces`). Until the new
     commit is known to have arrived, a branch at either of them is ours.
     """
     current_commit = None
@@ -252,8 +252,8 @@ def _list_before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingLis
 
 
 def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) -> set[str]:
-    """Return the Applications whose waiting builds or releases (ends of holds) were added to a list
-    or removed from it. Only the lists at these paths are compared.
+    """Return the Applications whose waiting builds or releases (ends of holds) were added to or
+    removed from a list. Only the lists at these paths are compared.
     """
     apps: set[str] = set()
     for path in filter(is_list_path, paths):
@@ -271,6 +271,6 @@ def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease
 
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:
-    """Return the difference between two versions of the memory branch, for these paths."""
+    """Return the diff between two versions of the memory branch for these paths."""
     changed = {path: after.get(path, GONE) for path in paths}
     return unified_diff(before, changed)

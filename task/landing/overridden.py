@@ -1,4 +1,6 @@
-"""Pure code that finds refusals without effect, because another entry writes the version anyway."""
+"""Pure code that finds refusals that have no effect, because another entry writes the version
+anyway.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ def with_overridden(
     without_commit: Sequence[Decision],
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
-    """Mark the refusals that have no effect, because one of the commits writes the refused version
+    """Mark the refusals that have no effect because one of the commits writes the refused version
     to the same place for another entry of an `image-list`.
 
-    Such a refusal gets the name of that entry in `overridden_by`. Return the commits, and the
+    The name of that entry goes into the refusal's `overridden_by`. Return the commits, and the
     decisions that don't need a commit.
     """
     written: list[Decision] = []
@@ -42,10 +44,10 @@ def overridden(
     writers: Iterable[Decision],
     terms: Terms,
 ) -> list[Decision]:
-    """Mark the refusals among these decisions that have no effect, because one of the `writers`
+    """Mark the refusals among these decisions that have no effect because one of the `writers`
     (other decisions) writes the refused version to the same place for another entry.
 
-    Such a refusal gets the name of that entry in `overridden_by`.
+    The name of that entry goes into the refusal's `overridden_by`.
     """
     mark = _marker(snapshot, writers, terms)
     return [mark(decision) if decision.verdict == "refuse" else decision for decision in decisions]
@@ -56,9 +58,9 @@ def _marker(
     written: Iterable[Decision],
     terms: Terms,
 ) -> Callable[[Decision], Decision]:
-    """Return a function that takes a decision. If the decision refuses or defers a version that an
-    update among the `written` decisions writes to the same place anyway, the function adds the name
-    of that update's entry (`overridden_by`).
+    """Return a function that marks a decision. If the decision refuses or defers a version, but an
+    update among the `written` decisions writes that version to the same place anyway, the function
+    adds the name of that update's entry (`overridden_by`).
     """
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
@@ -66,7 +68,9 @@ def _marker(
     places_by_entry: dict[Identity, set[tuple[str, str]]] = {}
 
     def places(sub: Subscription) -> set[tuple[str, str]]:
-        """Return the file and key pairs that an update of this entry writes, computed only once."""
+        """Return the (file, key) pairs that an update of this entry writes. They are computed only
+        once.
+        """
         if sub.identity not in places_by_entry:
             places_by_entry[sub.identity] = edited_places(snapshot, sub, terms)
         return places_by_entry[sub.identity]
@@ -85,14 +89,14 @@ def _marker(
 
 
 def called(decision: Decision) -> str:
-    """Return a decision's Application and alias, as shown in reports."""
+    """Return the name of a decision's entry in reports: its Application and alias."""
     app = decision.subscription.application.key
     alias = decision.subscription.entry.alias
     return f"{app} ({alias})" if alias else app
 
 
 class _Writers:
-    """Updates by target path, because few of thousands of Applications share one."""
+    """Updates by target path, because among thousands of Applications, only a few share a path."""
 
     def __init__(self, written: Iterable[Decision]) -> None:
         self._by_path: dict[str, list[Decision]] = {}
@@ -100,8 +104,8 @@ class _Writers:
             self._by_path.setdefault(decision.subscription.path, []).append(decision)
 
     def of_same_version(self, refused: Decision) -> Iterator[Decision]:
-        """Yield the updates to the refused version whose targets may be in the same files: their
-        path is the same, or a folder above or below it.
+        """Yield the updates to the refused version whose targets may be in the same files: those
+        whose path is the same, or is a folder above or below it.
         """
         path = refused.subscription.path
         # for `a/b/values.yaml`: `a`, `a/b`, and the path itself

@@ -1,4 +1,4 @@
-"""The pipeline's ports to the outside: the world, and its repositories and live Applications."""
+"""The pipeline's ports to the outside: the world, its repositories, and its live Applications."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 class Repository(Protocol):
-    """A Git repository with compare-and-swap: `land` fails if the branch moved since the read."""
+    """A Git repository with compare-and-swap: `land` fails if the branch has moved since it was
+    read.
+    """
 
     @property
     def atomic(self) -> bool:
@@ -54,9 +56,9 @@ class Repository(Protocol):
         """Return the files at these places, at the branch's current tip, and the files on its
         memory branch, which stores the holds and the lists of waiting builds.
 
-        `heads` are fetched at the same time, for later calls of `head`. `default` has places to
-        also read on the default branch. `besides` returns more places, based on the files on the
-        memory branch.
+        `heads` are fetched at the same time, for later calls of `head`. `default` lists places that
+        are also read on the default branch. `besides` returns more places, based on the files on
+        the memory branch.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
@@ -73,13 +75,13 @@ class Repository(Protocol):
         """Return a head branch's tip, or None if the branch does not exist."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Return whether a commit that was read is signed with one of these public keys, or, if no
+        """Return whether a commit that was read is signed with one of these public keys or, if no
         keys are passed, with the run's own key. If the run does not sign, all commits count as
         signed.
         """
 
     def merged(self, branch: str, commit: str) -> bool:
-        """Return whether a commit is in a branch's recent history."""
+        """Return whether a commit is part of a branch's recent history."""
 
     def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         """Commit and push. Raises `Outpaced` if someone else has pushed to the branch.
@@ -107,7 +109,7 @@ class Repository(Protocol):
     ) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, content) for a file, newest first, up to `limit` times. The content is
         None if the file did not exist. If one of the `marked` commits had the content, that commit
-        is used.
+        is the one yielded.
         """
 
     def written(
@@ -151,7 +153,9 @@ Side = Literal["base", "merged"]
 
 
 class ChangeToJudge(Protocol):
-    """The change that `check` judges: a base, and the merge of the change into it. Read-only."""
+    """The change that `check` judges: a base, and the result of merging the change into it.
+    Read-only.
+    """
 
     @property
     def repo(self) -> str:
@@ -175,7 +179,7 @@ class ChangeToJudge(Protocol):
 
     @property
     def messages(self) -> Sequence[str]:
-        """The known messages of the change's last commits."""
+        """The messages of the change's last commits, as far as they are known."""
 
     def concerns(self, url: str) -> bool:
         """Return whether a URL in an Application refers to this repository."""
@@ -205,9 +209,10 @@ class ChangeToJudge(Protocol):
 
 
 class LiveApplications(Protocol):
-    """Live Applications.
+    """The live Applications.
 
-    If the API can check the version, `patch` fails if the Application changed after it was read.
+    If the API can check the version, `patch` fails if the Application has changed since it was
+    read.
     """
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
@@ -228,7 +233,7 @@ class LiveApplications(Protocol):
 
 
 class World(Protocol):
-    """Everything outside the pipeline that it uses."""
+    """Everything outside the pipeline that the pipeline uses."""
 
     always_prove: bool  # whether the command line requires a proof of every image
 
@@ -266,20 +271,20 @@ class World(Protocol):
         """
 
     def now(self) -> float:
-        """Return the seconds on a clock that never goes back."""
+        """Return the seconds on a clock that never goes backwards."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait until the time is over or a signal arrives."""
+        """Wait until the time is up or a signal arrives."""
 
     def jitter(self) -> float:
         """Return a random number from 0 to 1, so that many writers do not retry in step."""
 
     def log(self, level: str, sentence: str) -> None:
-        """Log a sentence."""
+        """Log a message."""
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old commit: "newer", "older", or a different
-        word if unknown.
+        """Return how a source commit relates to an old commit: "newer", "older", or another word if
+        that is unknown.
         """
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -289,7 +294,7 @@ class World(Protocol):
         self,
         questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return a proof for each image, a refusal if the proof is not the required one, or an
+        """Return, for each image, a proof, a refusal if the proof is not the required one, or an
         error.
         """
 
@@ -299,7 +304,7 @@ class World(Protocol):
     def check_forge(self, repo: str) -> None:
         """Raise the error that `forge` would raise for an unknown Git host.
 
-        This doesn't send a request, so `plan` can call it.
+        This sends no request, so `plan` can call it.
         """
 
     def range_page(self, repo: str, old: str, new: str) -> str:
@@ -311,14 +316,14 @@ class World(Protocol):
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" for an unknown Git host.
 
-        This doesn't send a request.
+        This sends no request.
         """
 
     def comments(self, repo: str) -> Comments:
         """Return the comments on a repository's pull requests."""
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments shown in a repository."""
+        """Return the deployments that a repository shows."""
 
     def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's UI, or "" if unknown."""
@@ -339,16 +344,18 @@ class World(Protocol):
         """
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of its repository in Argo CD's history, newest first, or () if
-        unknown.
+        """Return the revisions of the subscription's repository in Argo CD's history, newest first,
+        or () if unknown.
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who reverts changes to a live Application's field: "ApplicationSet web", or ""."""
+        """Return what would revert a change to a live Application's field ("ApplicationSet web"),
+        or "".
+        """
 
     def live(self) -> LiveApplications | None:
-        """Return the live Applications, or None if Applications don't come from a cluster or Argo
-        CD.
+        """Return the live Applications, or None if the Applications don't come from a cluster or
+        Argo CD.
         """
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
@@ -362,12 +369,12 @@ class World(Protocol):
 
 
 class Look(Protocol):
-    """Looks up the subscriptions of any Application, even if it is not part of the run."""
+    """A lookup for the subscriptions of any Application, even if it is not part of the run."""
 
     def __call__(self, key: str, *, ask: bool = True) -> Sequence[Subscription]:
         """Return the subscriptions of an Application (`namespace/name`).
 
-        Without `ask`, only Applications that the run has already read are used.
+        Without `ask`, only Applications that the run has already read are considered.
         """
 
 
@@ -383,7 +390,7 @@ NOBODY: Look = _Nobody()
 class Batch:
     """All asks for one base branch of one repository.
 
-    They share one fetch, and one push for each head branch.
+    They share one fetch, and one push per head branch.
     """
 
     repository: Repository

@@ -1,4 +1,4 @@
-"""Opens or updates a pull request instead of pushing to the base branch.
+"""Opening or updating a pull request instead of pushing to the base branch.
 
 Each head branch has one request.
 """
@@ -41,11 +41,10 @@ def already_proposed(
     world: World,
 ) -> Outcome | None:
     """Return the outcome if there is nothing to push to a head branch (the branch of a pull
-    request), because its open request already proposes what `waiting_list` (the list of waiting
-    builds after the run) will contain. Return None if the branch must be written.
+    request), because its open request already proposes everything that `waiting_list` (the list of
+    waiting builds after the run) will contain. Return None if the branch must be written.
 
-    As a side effect, set everything on the request that an earlier run could not set, such as
-    labels.
+    As a side effect, set whatever an earlier run could not set on the request, such as labels.
     """
     newest = head.newest_request
     request = head.request
@@ -55,13 +54,13 @@ def already_proposed(
         return None
     if not head.as_listed:  # the branch does not have the commit that an earlier run recorded
         return None
-    # the request's text names the commit that it describes, maybe abbreviated
+    # the request's text names the commit that it describes; the id may be abbreviated
     described_commit = described(newest.body) or NOWHERE
     is_up_to_date = head.tip.startswith(described_commit)
     proposes_the_same = _proposed_in(head.waiting_list) == _proposed_in(waiting_list)
     if not is_up_to_date or not proposes_the_same:
         return None
-    if request.forge.state(newest.number).conflicts:  # if so, write it again on the base's tip
+    if request.forge.state(newest.number).conflicts:  # then write it again on the base's tip
         return None
 
     decisions = prepared.with_updates_as(
@@ -80,7 +79,7 @@ def already_proposed(
 
 def _proposed_in(waiting_list: WaitingList) -> set[object]:
     """Return the builds and releases that a list proposes, without details that may change while
-    they wait. Two lists that propose the same have equal sets.
+    they wait. Two lists that propose the same things have equal sets.
     """
     builds = {
         (build.key, build.version, build.rollback is not None) for build in waiting_list.builds
@@ -96,10 +95,10 @@ def propose(
     job: Job,
     world: World,
 ) -> Outcome:
-    """Open or update a head branch's pull request, after the branch was pushed.
+    """Open or update a head branch's pull request after the branch was pushed.
 
-    `outcome` is the outcome of the push. Return it with the request's URL and number. If the forge
-    (the Git host) fails, the decisions become errors, and the branch is kept. The next run
+    `outcome` is the outcome of the push. Return it with the request's URL and number added. If the
+    forge (the Git host) fails, the decisions become errors, and the branch is kept. The next run
     continues from there.
     """
     changeset = prepared.changeset
@@ -152,8 +151,9 @@ def _with_note_logged(request: Proposed, world: World) -> Proposed:
 def _add_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
     """Add the pull request to the outcome of a push. `tip` is the head branch's commit.
 
-    The Applications get the request's number, so that a run with --wait can wait for the merge. If
-    the forge (the Git host) merged the request at once, its merge commit has landed on the base.
+    The request's number is added to each Application, so that a run with --wait can wait for the
+    merge. If the forge (the Git host) merged the request at once, its merge commit has landed on
+    the base.
     """
     if proposed.state != "merged":
         with_number = [replace(landed, request=proposed.number) for landed in outcome.landed]
@@ -172,8 +172,8 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
     """Close the open pull request of a head branch where no builds are waiting anymore. `because`
     is the reason that the request will show.
 
-    Return True if it is closed or there was nothing to close, and False if the Git host failed.
-    Raises `Outpaced` if another run proposes something newer there.
+    Return True if the request is closed or there was nothing to close, and False if the Git host
+    failed. Raises `Outpaced` if another run proposes something newer there.
     """
     if request is None or request.newest is None or request.newest.state != "open":
         return True
@@ -200,11 +200,11 @@ def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> lis
             shown_builds.add((app_key, change.alias, change.new_tag, change.new_digest))
     ranges = []
     for build in waiting_list.builds:
-        old = build.base.written  # the newest build that was ever written to the base
+        old = build.base.written  # the newest build ever written to the base
         is_shown = (build.application, build.alias, build.tag, build.digest) in shown_builds
         if not is_shown or build.rollback or old is None:
             continue
-        if old.version != build.base.version:  # the base had another build, with unknown commits
+        if old.version != build.base.version:  # the base had another build, of unknown commits
             continue
         ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges

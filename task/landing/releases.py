@@ -1,7 +1,7 @@
 """Pure code for holds on the base that a person has ended on a head branch.
 
 A hold ends on the branch that contains it. So the release of a hold on the base is a change like
-any other: it waits on the head branch, and the hold applies until someone merges that branch.
+any other: it waits on the head branch, and the hold still applies until someone merges that branch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from task.landing.waiting_list import ListedRelease
 from task.model import File, Hold, Memory, Place, Snapshot, State
 from task.policy.builds import hold_text, released
 
-NO_HOLD = Hold("")  # of a release that only discards a deferred build
+NO_HOLD = Hold("")  # the hold of a release that only discards a deferred build
 
 
 def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:
-    """Return the state files (as places to read) with the holds that these releases end."""
+    """Return the state files (as places to read) that contain the holds that these releases end."""
     return [Place(_state_file_of(release)) for release in releases]
 
 
@@ -33,7 +33,7 @@ def _state_file_of(release: ListedRelease) -> str:
 
 
 def _base_state(base: Snapshot, release: ListedRelease) -> State:
-    """Return an Application's state on the base branch: its holds and the remembered builds."""
+    """Return an Application's state on the base branch: its holds and its remembered builds."""
     return own_states(base.files, _state_file_of(release)).get(release.file, State())
 
 
@@ -41,15 +41,15 @@ def has_effect(base: Snapshot, release: ListedRelease) -> bool:
     """Return whether a release still has an effect: the base branch still has what it ends.
 
     When the head branch with the release is merged, a hold (an order that keeps a version) ends on
-    the base branch. A release may also be only about a deferred build, which a person discards: the
-    image has no hold of its own, but a freeze or the hold of the whole Application kept the build
-    back. An unreadable state file counts as still having the hold.
+    the base branch. A release may also just discard a deferred build: the image itself has no hold,
+    but a freeze or a hold on the whole Application kept the build back. An unreadable state file
+    counts as still having the hold.
     """
     try:
         state = _base_state(base, release)
     except TargetError:
         return True
-    if not release.image:  # the hold of the whole Application
+    if not release.image:  # the hold on the whole Application
         return state.hold == release.hold
     memory = state.images.get(release.image, Memory())
     if memory.hold:
@@ -72,7 +72,7 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
     """
     changed: dict[str, File] = {}
     for release in releases:
-        with suppress(TargetError):  # an unreadable state file stays as it is
+        with suppress(TargetError):  # an unreadable state file is left as it is
             base_so_far = with_files(base, changed)  # without the holds of earlier releases
             if not has_effect(base_so_far, release):
                 continue
@@ -86,11 +86,11 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
 
 
 def _state_without(base: Snapshot, release: ListedRelease) -> State:
-    """Return an Application's state on the base branch, without the hold that a release ends and
-    without the build that the hold deferred (kept back).
+    """Return an Application's state on the base branch, without the hold that a release ends or the
+    build that the hold deferred (kept back).
     """
     state = _base_state(base, release)
-    if not release.image:  # the hold of the whole Application
+    if not release.image:  # the hold on the whole Application
         return replace(state, hold=None)
     memory = state.images[release.image]
     memory_after = released(memory)
@@ -119,17 +119,17 @@ def after_releases(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapsho
 
 def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedRelease]]:
     """Return the holds on the base branch that these moves end, by the head branch that has to be
-    merged for it.
+    merged first.
 
     A move is a decision, with the change that a commit makes for it. Here, it is a person's command
-    that ends a hold; its commit goes to a head branch (the branch of a pull request).
+    to end a hold, and its commit goes to a head branch (the branch of a pull request).
 
-    The hold of a whole Application ends on each branch that gets one of its builds, or on one
-    branch if there are no builds.
+    A hold on a whole Application ends on each branch that gets one of its builds, or on one branch
+    if there are no builds.
     """
     by_head: dict[str, list[ListedRelease]] = {}
-    ended_keys: set[tuple[str, ...]] = set()  # holds of whole Applications that end on some branch
-    # A move without a build only ends the hold if no other move has, so it comes later.
+    ended_keys: set[tuple[str, ...]] = set()  # holds on whole Applications that end on some branch
+    # A move without a build ends the hold only if no other move has done so, so it comes later.
     updates_first = sorted(moves, key=lambda move: not move.updates)
     for move in updates_first:
         head = move.decision.head
@@ -149,9 +149,10 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
 
 def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, ListedRelease | None]:
     """Return two releases for one move (a person's `release`): the first ends the image's hold on
-    the base branch, and the second the whole Application's. Each is None if it is not needed.
+    the base branch, and the second ends the hold on the whole Application. Each is None if it is
+    not needed.
 
-    A move that discards a deferred build needs the first one even if the image has no hold.
+    A move that discards a deferred build needs the first release even if the image has no hold.
     """
     sub = move.subscription
     file = file_of(base, sub, states_of(base, sub))
@@ -175,7 +176,7 @@ def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, List
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
     """Return whether one of these moves (decisions, with what to remember about them) sets a new
-    hold on the images of a release. A release ends a hold when its head branch is merged.
+    hold on what a release covers. A release ends a hold when its head branch is merged.
     """
     for move in moves:
         sub = move.subscription
@@ -185,16 +186,16 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
         memory = remember.memory or Memory()
         if release.image == key_of(sub) and memory.hold:
             return True
-        if not release.image and remember.hold:  # the hold of the whole Application
+        if not release.image and remember.hold:  # the hold on the whole Application
             return True
     return False
 
 
 def with_end_of_hold(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
     """Return the move (decision) of a person's `release`. If the image's hold is on the base
-    branch, the reason also says that it only ends when the head branch is merged.
+    branch, add to the reason that the hold ends only when the head branch is merged.
 
-    `releases` are those of the move's head branch: each is for a hold on the base.
+    `releases` are the releases on the move's head branch: each is for a hold on the base.
     """
     sub = move.subscription
     is_on_base = False

@@ -1,4 +1,4 @@
-"""Pure code for the state files that a run changes: in its commits, and on the memory branch.
+"""Pure code for the state files that a run changes, in its commits and on the memory branch.
 
 A state file remembers holds, deferred builds, and written builds. If a commit goes to a head
 branch, the holds and deferred builds are on the memory branch instead, so that they apply
@@ -23,14 +23,14 @@ GONE = File("", "")  # deleted by the commit
 
 
 def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
-    """Return the state files that a commit changes, because these moves have something to remember.
+    """Return the state files that a commit changes because these moves have something to remember.
 
     A state file remembers an Application's holds, the builds that they kept back (deferred builds),
     and the builds that were written. A move is a decision, with what to remember about it.
 
-    With `aside`, the commit goes to a head branch (the branch of a pull request). Then the state
-    files record each written build, but not the deferred builds, which are remembered on the memory
-    branch.
+    With `aside`, the commit goes to a head branch (the branch of a pull request). In that case, the
+    state files record each written build, but not the deferred builds, which are remembered on the
+    memory branch.
     """
     by_path: dict[str, list[Move]] = {}
     for move in done:
@@ -52,8 +52,8 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 def _states_after_moves(
     states_before: Mapping[str, State], snapshot: Snapshot, moves: Iterable[Move], *, aside: bool
 ) -> dict[str, State]:
-    """Return the states in one state file (one for each write-back file) after these moves, without
-    empty ones. With `aside`, the commit goes to a head branch.
+    """Return the states in one state file (one state for each write-back file) after these moves,
+    without empty states. With `aside`, the commit goes to a head branch.
     """
     states = dict(states_before)
     # a new hold comes last, so that no other move ends it
@@ -73,12 +73,12 @@ def _without_deferred(
     """Return what a head branch's commit remembers about an image: everything except the deferred
     build.
 
-    `file` is the write-back file, by which a state file finds the image's memory. The image's hold
-    is only included if the move changes the memory.
+    `file` is the write-back file, which is the key to the image's memory in a state file. The
+    image's hold is included only if the move changes the memory.
     """
     state = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or state.images.get(key_of(sub), Memory())
-    # a hold from `states_of` may be on the memory branch, and stays there
+    # a hold from `states_of` may be on the memory branch, where it stays
     hold = memory.hold if remember.memory else None
     return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
@@ -98,14 +98,14 @@ def _state_after(state: State, sub: Subscription, remember: Remember) -> State:
 
 
 def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return the files that the memory branch has after these moves (decisions, with what to
-    remember about them). Without files, the branch is deleted.
+    """Return the files of the memory branch after these moves (decisions, with what to remember
+    about them). If there are none, the branch is deleted.
 
     The memory branch stores the holds that must apply at once, although the commits of their moves
     only propose something on a head branch (the branch of a pull request).
 
-    A move whose commit goes to a head branch is remembered there. Another move only matters if the
-    memory branch already has the Application's state file.
+    A move whose commit goes to a head branch is remembered on the memory branch. Any other move
+    matters only if the memory branch already has the Application's state file.
     """
     files = dict(snapshot.memory_files)
     for move in moves:
@@ -125,7 +125,7 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
 
 
 def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
-    """Change `files`: write the state file at `path`, or remove it if there is nothing to
+    """Update `files` in place: write the state file at `path`, or remove it if there is nothing to
     remember.
     """
     old_text = files[path].text if path in files else ""
@@ -137,12 +137,12 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory branch's files after a run (`after`), with the deferred builds from before
-    the run (`before`) that are missing there. A deferred build is one that a hold or a freeze kept
-    back.
+    """Return the memory branch's files after a run (`after`), adding the deferred builds from
+    before the run (`before`) that are missing there. A deferred build is one that a hold or a
+    freeze kept back.
 
-    The run writes these builds now. They are only removed once they have landed (were pushed), so
-    that they are not lost if the push fails.
+    The run is writing these builds now. They are removed only after they have landed (were pushed),
+    so that they are not lost if the push fails.
     """
     files = dict(after)
     for path in filter(is_state_path, before):
@@ -169,14 +169,14 @@ def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file:
     """Return an Application's state on the memory branch after a move (a decision, with what to
     remember about it): the holds and the deferred builds that the base branch does not have.
 
-    `so_far` is that state after the earlier moves, and `file` is the write-back file that the
-    states belong to.
+    `so_far` is that state after the earlier moves, and `file` is the write-back file that the state
+    belongs to.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
     remember = move.remember or Remember()
 
-    # 1. What has to be remembered after the move, on both branches together.
+    # 1. Find what must be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
     on_both = merged(on_base, so_far)
     hold = remember.hold or on_both.hold
@@ -184,7 +184,7 @@ def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file:
         hold = None
     memory = remember.memory or on_both.images.get(key, Memory())
 
-    # 2. What the base will have of it.
+    # 2. Find how much of that will be on the base.
     if not _goes_to_head_branch(move):  # the commit adds this to the base
         memories_on_base = dict(on_base.images)
         if remember.memory:
@@ -212,7 +212,7 @@ def _rollback_of(
     different reason.
 
     `before_run` is the Application's state on the memory branch before the run, and `rollback` is
-    the one that the move remembers.
+    the rollback that the move remembers.
     """
     if hold is None:
         return None
@@ -227,11 +227,11 @@ def _rollback_of(
 
 
 def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str]]) -> Files:
-    """Return the memory branch's files without the holds of finished rollbacks: those that a person
-    has declined or merged.
+    """Return the memory branch's files without the holds of finished rollbacks, which a person has
+    declined or merged.
 
-    A rollback sets a hold (an order that keeps the version), so that no new build undoes it. For
-    each state file, `finished` has the keys of the images that were rolled back.
+    A rollback sets a hold (an order that keeps the version), so that no new build undoes it.
+    `finished` contains, by state file, the keys of the images that were rolled back.
     """
     files = dict(memory_files)
     for path, keys in finished.items():
@@ -251,8 +251,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
 
 
 def only_holds(memory_files: Files) -> Files:
-    """Return the state files of a memory branch with the holds in them, and nothing else. This is
-    for a branch that no known key has signed.
+    """Return the state files of a memory branch, reduced to their holds. This is for a branch that
+    no known key has signed.
 
     An unreadable state file is kept, because it may contain a hold.
     """
@@ -276,11 +276,11 @@ def new_holds(
     after: Files,
     moves: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
-    """Return the holds (orders that keep a version) that the state files in `after` have in
-    addition to those in `before`, in the Applications of these moves.
+    """Return the holds (orders that keep a version) that are in the state files in `after` but not
+    in `before`, for the Applications of these moves.
 
-    Each is a tuple: (the Application's namespace and name, the Application's name or the key of the
-    image that is held, the reason in words).
+    Each hold is a tuple: (the Application's namespace and name, the Application's name or the key
+    of the held image, the reason in words).
     """
     apps = {}  # the Application of each changed state file
     for move in moves:

@@ -1,8 +1,8 @@
-"""Decides asks together with the builds waiting on the affected head branches.
+"""Deciding asks together with the builds waiting on the affected head branches.
 
 Each side is first decided and verified on its own, and only builds that pass are compared. So a
-build that fails does not remove a waiting build, and a waiting build that would not be written does
-not win.
+build that fails does not displace a waiting build, and a waiting build that would not be written
+does not win.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from task.repository_config.config import also_limited, governed
 from task.repository_config.reading import config_in, of_config
 from task.urls import normal_url
 
-MOST_PROVED = 20  # head branches whose builds are proved in one run
+MOST_PROVED = 20  # head branches whose builds are verified in one run
 NO_LONGER_PROVED = "no longer proved"
 
 
@@ -67,17 +67,17 @@ class Together:
     """The decisions about the asks (images with new builds) and the waiting builds."""
 
     base: Snapshot  # with all files that were needed
-    moves: list[Move]  # of the asks, in order; then those that keep or defer waiting builds
+    moves: list[Move]  # for the asks, in order; then those that keep or defer waiting builds
     head_fates: dict[str, FatesOnHead]  # by head branch
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that is needed to decide the waiting builds of all head branches of a batch."""
+    """Everything needed to decide the waiting builds on all head branches of a batch."""
 
     base: Snapshot
-    from_annotations: Mapping[BuildKey, Subscription]  # of Applications that were read
-    # built only from the list, for Applications that were not read: their tag rules are unknown
+    from_annotations: Mapping[BuildKey, Subscription]  # for Applications that were read
+    # built from the list alone, for Applications that were not read: their tag rules are unknown
     from_list: Mapping[BuildKey, Subscription]
     facts: Facts
     job: Job
@@ -100,12 +100,12 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     """Verify the decisions about the new builds, then decide again about the builds that are
     already waiting on the head branches of pull requests.
 
-    `moves` has one decision for each of `batch.asks`, in the same order. An ask is one image of an
-    Application, with the builds that this run offers for it. Return the decisions about the new
-    builds, and what became of the waiting ones (their fates).
+    `moves` contains one decision for each of `batch.asks`, in the same order. An ask is one image
+    of an Application, with the builds that this run offers for it. Return the decisions about the
+    new builds, and what became of the waiting builds (their fates).
     """
-    # 1. Decide the new builds, as if nothing were waiting. For those that go to a head branch, the
-    #    holds that its merge ends (its releases) do not count.
+    # 1. Decide the new builds as if nothing were waiting. For those that go to a head branch,
+    #    ignore the holds that its merge ends (its releases).
     releases: list[ListedRelease] = []
     for head in heads.values():
         releases += head.waiting_list.releases
@@ -118,7 +118,7 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
     kept_moves: list[Move] = []  # for the waiting builds
     head_fates: dict[str, FatesOnHead] = {}
-    # branches that now have the builds of a branch with an old name
+    # branches that have taken over the builds of a branch with an old name
     heirs = {head.instead for head in heads.values()}
     for index, (name, head) in enumerate(heads.items()):
         asks_at_head = _asks_at(name, batch.asks, by_ask)
@@ -168,8 +168,8 @@ def _decided_on_heads(
 
     `moves` are the decisions on the base, in the order of `batch.asks`. They are also correct for
     most head branches, because a run creates those from the base. An ask is decided again if
-    someone else has pushed to its head branch, or if that branch has releases, which means that
-    merging it ends holds that are still on the base.
+    someone else has pushed to its head branch. It is also decided again if that branch has
+    releases, which means that merging it ends holds that are still on the base.
     """
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
@@ -198,8 +198,8 @@ def _with_releases(
     """Add to each head branch its releases: the holds on the base that end when the head branch is
     merged.
 
-    These are the releases that were listed before and still have an effect, and then the new ones
-    of `moves`. If they have changed, the head branch must be written.
+    These are the listed releases that still have an effect, followed by the new releases in
+    `moves`. If they have changed, the head branch must be written.
     """
     new_releases = releases_of(base, moves)
     with_releases: dict[str, FatesOnHead] = {}
@@ -255,7 +255,7 @@ def _proved_asks(
 
     Return the moves (decisions) in the same order. A move becomes a refusal if its build lacks a
     required proof, or if a person has declined this build or a newer one by closing a pull request.
-    A person's own command is never refused because of a closed pull request.
+    A person's command is never refused because of a closed pull request.
     """
     if job.intent:
         return verified(moves, checks)
@@ -266,7 +266,7 @@ def _proved_asks(
         return unless_declined(move, declined, world) if move.decision.head in heads else move
 
     not_declined = [refused_if_declined(move) for move in moves]
-    # again, because verifying may have found the digest that a person declined
+    # check again, because verification may have found the digest that a person declined
     return [refused_if_declined(move) for move in verified(not_declined, checks)]
 
 
@@ -281,10 +281,10 @@ def _scene(
     checks: LastChecks,
 ) -> Scene:
     """Find the subscription (what to update, and where) of each waiting build, and read the files
-    that are needed to decide the builds of Applications that are not part of this run.
+    needed to decide the builds of Applications that are not part of this run.
 
-    The subscriptions of those Applications come from their annotations, if they can be looked up.
-    Otherwise, they are created from the entry in the list of waiting builds.
+    The subscriptions of those Applications come from their annotations, if these can be looked up.
+    Otherwise, they are created from the entries in the list of waiting builds.
     """
     subs_of_run = asked_subscriptions(batch)
     from_annotations = {key_of_entry(sub): sub for sub in subs_of_run}
@@ -335,8 +335,8 @@ def _subscriptions_of_others(
     """Return the subscriptions (what to update, and where) for these waiting builds, as far as
     their Applications can be looked up.
 
-    The batch writes with one set of credentials, so subscriptions that need others are left out,
-    and so are those for another repository or branch.
+    The batch writes with one set of credentials, so subscriptions that need different credentials
+    are left out. So are those for another repository or branch.
     """
     first_sub = batch.asks[0].subscription  # all asks have the same repository and credentials
     repo = normal_url(first_sub.repo)
@@ -358,8 +358,8 @@ def _with_config_applied(
     """Apply the repository's own config (rules for its files) to these subscriptions (what to
     update, and where).
 
-    Return the base with the files that are needed to decide the subscriptions, and the
-    subscriptions with the settings of the config.
+    Return the base with the files needed to decide the subscriptions, and the subscriptions with
+    the config's settings.
     """
     config = job.wording.config
     config_of_default_branch = config_in(base.default)
@@ -372,7 +372,7 @@ def _with_config_applied(
 
     configured_subs = governed(subs, config, job.terms.now, changed)
     limited_subs = also_limited(configured_subs, config_of_default_branch, changed)
-    key_paths: list[str] = []  # files with the public keys that the config requires
+    key_paths: list[str] = []  # files with the public keys required by the config
     for sub in limited_subs:
         for demand in sub.demands:
             key_paths += demand.keys
@@ -395,7 +395,7 @@ def _decided_on_our_branch(
 
     `moves` are the decisions about all new builds of the run. With `proves`, signatures of the
     waiting builds are verified again. Return the decisions about the new builds for this branch,
-    and what became of the waiting ones (their fates).
+    and what became of the waiting builds (their fates).
     """
     terms = scene.job.terms
     # the base as it will be after the merge: without the holds that the merge ends
@@ -415,15 +415,15 @@ def _decided_on_our_branch(
     still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
     passed, failed_fates, problems = _checked_alone(still_promoted, scene, head.name, proves=proves)
 
-    # 2. Compare the others with the new builds for this branch, except for those that a person's
-    #    command on another branch is about.
+    # 2. Compare the remaining builds with the new builds for this branch, except those that a
+    #    person's command on another branch is about.
     commands_elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
     without_command = [
         build for build in passed if build.subscription.identity not in commands_elsewhere
     ]
     new_moves, fates = decide_with_waiting(scene.base, without_command, asks_at_head, terms)
 
-    # 3. Apply a person's command whose own commit goes to another branch.
+    # 3. Apply a person's command whose commit goes to another branch.
     for build in passed:
         ask = commands_elsewhere.get(build.subscription.identity)
         if ask:
@@ -440,10 +440,11 @@ def _decided_on_our_branch(
 def _commands_elsewhere(
     batch: Batch, job: Job, asks_at_head: Sequence[Decided]
 ) -> dict[Identity, Ask]:
-    """Return the asks of a person's command whose commit goes to another branch than this head
-    branch, by key. `asks_at_head` are the asks whose commit goes here.
+    """Return the asks of a person's command whose commit goes to a branch other than this head
+    branch, by key. `asks_at_head` are the asks whose commit goes to this branch.
 
-    A hold or a rollback also applies to the builds that wait here. A release does not.
+    A hold or a rollback also applies to the builds that are waiting on this branch. A release does
+    not.
     """
     if job.intent is None or job.intent.verb == "release":
         return {}
@@ -457,11 +458,11 @@ def _without_withdrawn(
     moves: Mapping[Identity, Move],
     asks_at_head: Sequence[Decided],
 ) -> tuple[list[WaitingBuild], list[BuildFate]]:
-    """Leave out the promoted builds whose source environment no longer has the version, for example
+    """Leave out promoted builds whose source environment no longer has the version, for example
     because it was rolled back there.
 
-    Return the other waiting builds, and what became of those that were left out: replaced by a new
-    build in `asks_at_head`, or dropped.
+    Return the remaining waiting builds, and what became of those that were left out: replaced by a
+    new build in `asks_at_head`, or dropped.
     """
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
     new_builds = {ask.key: move for ask, move in asks_at_head if move.updates}
@@ -485,7 +486,7 @@ def _facts_between(
     waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
     """Return the facts that are needed to choose between waiting builds, new builds, and the base's
-    version: answers of the registries, and which of two source commits is the newer one.
+    version: the registries' answers, and which of two source commits is newer.
 
     They are added to the facts in `scene`.
     """
@@ -502,9 +503,9 @@ def _facts_between(
 def _checked_alone(
     waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
 ) -> tuple[list[WaitingBuild], list[BuildFate], list[Problem]]:
-    """Check the builds that wait on a head branch, as if this run had no new builds.
+    """Check the builds that are waiting on a head branch, as if this run had no new builds.
 
-    The rules are applied again, and with `proves`, the signatures of the builds that pass them are
+    The rules are applied again. With `proves`, the signatures of the builds that pass are also
     verified again. Return the builds that may stay, what became of the others (their fates), and
     warnings about builds that stay without having been checked.
     """
@@ -517,7 +518,7 @@ def _checked_alone(
         if fate.rule:  # it is in `refused_by_rule`
             continue
         move = verified_moves.get(build.listed.key)
-        if move is None:  # it is not written again, so there is nothing to prove
+        if move is None:  # it is not written again, so there is nothing to verify
             passed.append(build)
             continue
         verdict = move.decision.judged
@@ -538,9 +539,9 @@ def _with_proofs_checked(
 ) -> tuple[dict[BuildKey, Move], list[Problem]]:
     """Verify the signatures and other proofs of the waiting builds that would be written again.
 
-    `fates` has what becomes of each build of the branch `head`. The moves that write the builds are
-    returned by the build's key, with the result of the verification as their verdict. Without
-    `proves`, they are returned as they are, with a warning.
+    `fates` contains the fate of each build on the branch `head`. The moves that write the builds
+    are returned by the build's key, with the result of the verification as their verdict. Without
+    `proves`, they are returned unchanged, with a warning.
     """
     moves_that_write: dict[BuildKey, Move] = {}
     for fate in fates:
@@ -561,7 +562,7 @@ def _with_proofs_checked(
 
 def _unchecked_warning(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
     """Return the warning that a waiting build stays, although it could not be checked. `because` is
-    the reason, and `head` the branch where it waits.
+    the reason, and `head` is the branch where the build is waiting.
     """
     version = waiting.listed.version
     app = waiting.listed.application

@@ -2,10 +2,10 @@
 
 Each run reevaluates all of them on the current base: `_decide_alone` decides a build, or
 `_decide_with_ask` if the run is about the same image. In the end, the build is merged, replaced by
-another one (superseded), deferred by a hold, or dropped.
+another build (superseded), deferred by a hold, or dropped.
 
 A head branch's list has at most one waiting build for each write-back file and alias. A build that
-passes is written again, on top of the base's tip. If a person holds a build, it is remembered as
+passes is rewritten on top of the base's tip. If a person holds a build, it is remembered as
 deferred instead.
 """
 
@@ -56,7 +56,7 @@ from task.policy.builds import alike, commits, hold_text, released, rolled_back,
 from task.proof import Proof
 
 Decided = tuple[Ask, Move]  # an ask and the move decided for it
-LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was old enough when it was listed
+LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was already old enough when it was listed
 UNANSWERED = "registry"  # the rule for a build that stays because a server did not respond
 UNREAD = "this run did not read its annotations"
 
@@ -82,7 +82,7 @@ class WaitingBuild:
 
     @property
     def build(self) -> Build:
-        """The build's place in the order of builds."""
+        """The build's position in the order of builds."""
         return self.listed.build
 
     @property
@@ -99,8 +99,8 @@ class WaitingBuild:
 
 @dataclass(frozen=True)
 class Undecided:
-    """A listed build (one that waits on a head branch) that cannot be decided or written now. It
-    stays in the list, but is not part of a commit.
+    """A listed build (one waiting on a head branch) that cannot be decided or written now. It stays
+    in the list, but is not part of a commit.
     """
 
     listed: ListedBuild
@@ -108,13 +108,13 @@ class Undecided:
 
     @property
     def list_entry(self) -> ListedBuild:
-        """Its entry in the list."""
+        """The build's entry in the list."""
         return replace(self.listed, left_out=str(self.error))
 
 
 @dataclass(frozen=True)
 class BuildFate:
-    """What became of a listed build (one that waits on a head branch), with the move that writes or
+    """What became of a listed build (one waiting on a head branch), with the move that writes or
     defers it, if any.
     """
 
@@ -122,9 +122,9 @@ class BuildFate:
     fate: Fate
     because: str
     move: Move | None = None
-    rule: str = ""  # the rule that removes it from the list, whatever the asks do
+    rule: str = ""  # the rule that removes it from the list, no matter what the asks do
     doubt: bool = False  # whether a server did not respond
-    on_foreign_branch: bool = False  # which the run does not replace
+    on_foreign_branch: bool = False  # the run does not replace such a branch
 
     def row(self, head: str) -> HeadBuildRow:
         """Return the build's row in the report."""
@@ -164,7 +164,7 @@ class FatesOnHead:
     fates: tuple[BuildFate, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
-    releases: tuple[ListedRelease, ...] = ()  # the holds that end with the waiting builds
+    releases: tuple[ListedRelease, ...] = ()  # the holds that end together with the waiting builds
     obsolete: tuple[ListedRelease, ...] = ()  # releases whose hold has ended in another way
     rewrite: bool = False  # whether the head branch must be written even if no build has changed
 
@@ -175,7 +175,7 @@ class FatesOnHead:
 
     @property
     def closing_reasons(self) -> list[str]:
-        """The reasons why builds and releases are no longer waiting there, for people."""
+        """Human-readable reasons why builds and releases are no longer waiting on the branch."""
         reasons = [
             f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
         ]
@@ -204,7 +204,7 @@ class FatesOnHead:
         return [fate.row(head) for fate in (*self.fates, *undecided_fates)]
 
 
-NO_FATES = FatesOnHead()  # of the base, where nothing waits
+NO_FATES = FatesOnHead()  # for the base, where nothing waits
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
@@ -267,12 +267,12 @@ def waiting_in(
     """Read what the base branch has for each build in the list of a head branch.
 
     `from_annotations` are the subscriptions (what to update, and where) that this run has read.
-    `from_list` has one for each other build. Return the builds that can be decided, and those that
-    cannot, with the reason.
+    `from_list` has a subscription for each of the other builds. Return the builds that can be
+    decided, and those that cannot, with the reason.
     """
     waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
-    # without the terms that are only for the run's new builds
+    # without the terms that only apply to the run's new builds
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
     for listed in waiting_list.builds:
         sub = from_annotations.get(listed.key) or from_list[listed.key]
@@ -295,9 +295,9 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
     """Return why a waiting build cannot be decided without its Application's annotations, or "" if
     it can.
 
-    Without the annotations, the run cannot tell which of two versions is newer. It needs to know
-    that only if the base branch has changed since the build was listed, and has neither the version
-    from then nor this build's version.
+    Without the annotations, the run cannot tell which of two versions is newer. That matters only
+    if the base branch has changed since the build was listed, and now has neither its version from
+    then nor this build's version.
     """
     on_base = situation.in_git.version
     if not on_base:
@@ -322,7 +322,7 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return the source commits to compare, to find out which of two builds is newer: (repository,
+    """Return the pairs of source commits that show which of two builds is newer: (repository,
     commit, other commit).
 
     A waiting build is compared with the newest written build, the deferred build (one that a hold
@@ -349,8 +349,8 @@ def pairs_of(
     return pairs
 
 
-# What an event does with a build of the same image that is already there, if updates go to a head
-# branch (`run`). The rows are tested in tests/landing/test_waiting_builds.py.
+# What happens if an event arrives when there is already a build of the same image, and updates go to
+# a head branch (`run`). The rows are tested in tests/landing/test_waiting_builds.py.
 #
 #   already there                 event     head branch  deferred     event is   other build is
 #   nothing                       admitted  the event's               update
@@ -368,9 +368,9 @@ def pairs_of(
 # `weigh` chooses between an event and a deferred build, and `TOGETHER` between an ask and a waiting
 # build.
 
-# What becomes of a waiting build if a command is for the same image. The outcomes of the ask are:
-#   newer, same, older   it writes a build that is newer than the waiting one, the same, or older
-#   deferred             an event is deferred, by a hold or a freeze
+# What becomes of a waiting build if a command is for the same image. An ask has these outcomes:
+#   newer, same, older   it writes a build newer than the waiting one, the same one, or an older one
+#   deferred             an event is deferred by a hold or a freeze
 #   done, no-hold        a command other than `run` takes effect; `no-hold` if it sets no hold
 #   nothing              it has no effect
 # The table is for a waiting build that would stay or be deferred without the ask. Any other build
@@ -384,7 +384,7 @@ def pairs_of(
 #   beats_ask        the ask is refused, because a newer build is waiting
 #   ends_hold_only   the same, but the hold ends
 #   without_hold     a waiting rollback is written again, without its hold
-#   given_up         a person wants another version, and the waiting one is dropped. If the person
+#   given_up         a person wants a different version, so the waiting one is dropped. If the person
 #                    wants the waiting version, the ask writes it
 # After a `release`, every waiting build is decided without the hold that ends. In all other cases,
 # it is decided with what was remembered before the command.
@@ -422,8 +422,8 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meeting, Meeting]] = {
 
 
 def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
-    """Return what becomes of a build that waits on the branch `head`, if this run has no new build
-    for the image. A build that the repository's config no longer permits is dropped.
+    """Return the fate of a build that is waiting on the branch `head`, if this run has no new build
+    of the image. A build that the repository's config no longer permits is dropped.
     """
     move, fate, because = _decide_alone(base, waiting)
     if move and move.updates:
@@ -441,8 +441,8 @@ def decide_with_waiting(
     """Decide the builds waiting on one of our head branches together with this run's new builds for
     that branch.
 
-    `decided` has the asks for the new builds, with the decisions about them. Return those
-    decisions, changed where a waiting build wins, and what becomes of each waiting build.
+    `decided` contains the asks for the new builds, with the decisions about them. Return those
+    decisions, changed where a waiting build wins, and the fate of each waiting build.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
@@ -464,7 +464,7 @@ def decide_with_waiting(
 
 def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
     """Attach what this run verified about a waiting build, such as its signature, to the move that
-    writes the build. A move that does not write it is returned unchanged.
+    writes the build. A move that does not write the build is returned unchanged.
     """
     if not move.updates:
         return move
@@ -474,9 +474,9 @@ def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
     """Return why a waiting promotion is obsolete, or "" if it is not.
 
-    A promotion brings the version of a source Application to another one. It is obsolete if this
-    run's decisions show that the source now has a different version: because it was promoted again,
-    or because a person rolls the source back.
+    A promotion brings the version of a source Application to another Application. It is obsolete if
+    this run's decisions show that the source now has a different version, because it is promoted
+    again or because a person rolls the source back.
     """
     if not listed.promoted_from:
         return ""
@@ -505,8 +505,8 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> BuildFate:
-    """Return what becomes of a waiting build if a person gives a command for its image, and the
-    command's own commit goes to another branch.
+    """Return the fate of a waiting build if a person gives a command for its image and the
+    command's commit goes to another branch.
 
     `move` is the decision about the command (`ask`). If the command's commit writes this build, the
     build is dropped here.
@@ -517,7 +517,7 @@ def taken_out(
             because = move.decision.because
         return BuildFate(waiting.listed, fate, because, build_move)
     result = _decide_with_ask(base, waiting, ask, move, terms)
-    # it still waits, but has no move of its own: the command's move writes it elsewhere
+    # the build still waits, but has no move: the command's move writes it elsewhere
     is_written_by_command = result.fate == "waits" and result.build_move is None
     if is_written_by_command:
         return BuildFate(waiting.listed, "dropped", move.decision.because)
@@ -531,12 +531,12 @@ def fates_on_foreign_branch(
     decided: Sequence[Decided],
     base: Snapshot,
 ) -> FatesOnHead:
-    """Return what became of the builds in a head branch's list, if a person has pushed to that
+    """Return what became of the builds in a head branch's list if a person has pushed to that
     branch.
 
-    The run does not replace the branch, so a build waits there as long as the branch's `files` have
-    its version. `subs` are the subscriptions (what to update, and where) that this run has read,
-    and `decided` has the decisions about its new builds.
+    The run does not replace the branch, so a build waits there until the branch's `files` no longer
+    have its version. `subs` are the subscriptions (what to update, and where) that this run has
+    read, and `decided` contains the decisions about its new builds.
     """
     foreign_branch = replace(base, files={**base.files, **files})
     new_builds = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
@@ -571,8 +571,8 @@ def _version_in(branch: Snapshot, sub: Subscription) -> str:
 
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
-    """Return why the repository's config no longer permits a waiting build to be written to the
-    branch `head`, or "" if it does. `move` is the decision to write it.
+    """Return why the repository's config no longer permits writing a waiting build to the branch
+    `head`, or "" if it is permitted. `move` is the decision to write it.
     """
     decision = move.decision
     sub = decision.subscription
@@ -583,7 +583,7 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
         refuse_files(sub, changed_files, head)  # raises `NotPermittedError`
     except NotPermittedError as error:
         return str(error)
-    except TaskError:  # the edit raises it again, as the decision's error
+    except TaskError:  # the edit raises the same error, as the decision's error
         pass
     return ""
 
@@ -595,13 +595,13 @@ def _verb(ask: Ask) -> str:
 
 @dataclass(frozen=True)
 class _MeetingResult:
-    """The result when an ask (a new build, or a person's command) is for the same image as a
-    waiting build.
+    """The result if an ask (a new build, or a person's command) is for the same image as a waiting
+    build.
     """
 
     ask_move: Move  # the decision about the ask
     build_move: Move | None  # the decision that keeps or defers the waiting build, if any
-    fate: Fate  # of the waiting build
+    fate: Fate  # what becomes of the waiting build
     because: str
 
 
@@ -612,8 +612,8 @@ def _decide_with_ask(
     build, or a person's command.
 
     `move` is the decision about the ask as if nothing were waiting. The table `TOGETHER` says what
-    happens to both. Return the final decision about the ask, and what becomes of the waiting build
-    (its fate), with the move that keeps it, if any.
+    happens to both. Return the final decision about the ask, and the fate of the waiting build,
+    with the move that keeps it, if any.
     """
     outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
@@ -622,17 +622,17 @@ def _decide_with_ask(
     if _verb(ask) == "release" or needs_memory_after_command:
         waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
     build_move, fate, because = _decide_alone(base, waiting)
-    # Without a move of its own, the waiting build leaves the list, whatever the ask does.
+    # If the waiting build has no move, it leaves the list, no matter what the ask does.
     if build_move is None or meeting == "written_by_ask":
         return _MeetingResult(move, build_move=None, fate=fate, because=because)
 
     each_alone = _MeetingResult(move, build_move=build_move, fate=fate, because=because)
     if meeting in ("given_up", "replaced_by_ask"):
         return _without_waiting_build(each_alone, meeting, waiting)
-    if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
+    if meeting == "without_hold":  # the waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
         return replace(each_alone, ask_move=rollback_without_hold, build_move=None)
-    # In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+    # In all other cases, the waiting build stays, or a hold defers it, and the ask may be refused.
     ask_move = _ask_beside_waiting(each_alone, meeting, waiting, why_ask_is_older)
     return replace(each_alone, ask_move=ask_move)
 
@@ -640,17 +640,18 @@ def _decide_with_ask(
 def _without_waiting_build(
     each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild
 ) -> _MeetingResult:
-    """Return the result of a meeting in which the ask's move removes the waiting build's own move.
+    """Return the result of a meeting in which only the ask's move remains.
 
-    `each_alone` has the decisions about the ask and the waiting build before they are compared.
+    `each_alone` contains the decisions about the ask and the waiting build before the two are
+    compared.
     """
     decision = each_alone.ask_move.decision
     only_ask = replace(each_alone, build_move=None)
     if meeting == "replaced_by_ask":
         because = f"replaced by {decision.candidate.version}"
         return replace(only_ask, fate="superseded", because=because)
-    # A person gives the waiting build up, unless its version is the one that the person wants. Then
-    # the ask's move writes it.
+    # The person gives up the waiting build, unless its version is the one that the person wants. In
+    # that case, the ask's move writes it.
     if decision.candidate.version == waiting.image.version:
         return only_ask
     return replace(only_ask, fate="dropped", because=decision.because)
@@ -662,7 +663,8 @@ def _ask_beside_waiting(
     """Return the move of an ask whose image has a waiting build that stays or is deferred: the
     ask's own move, or a refusal because the waiting build is newer.
 
-    `each_alone` has the decisions about the ask and the waiting build before they are compared.
+    `each_alone` contains the decisions about the ask and the waiting build before the two are
+    compared.
     """
     move = each_alone.ask_move
     decision = move.decision
@@ -676,7 +678,7 @@ def _ask_beside_waiting(
     if meeting == "ends_hold_only":  # the same, but the person's release ends the hold
         verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
-        # after a release, `waiting.situation` is already the one without the hold
+        # after a release, `waiting.situation` already leaves out the hold
         without_hold = Remember(waiting.situation.memory, lifted=lifted)
         return replace(move, decision=replace(decision, judged=verdict), remember=without_hold)
     other_build_deferred = each_alone.fate == "deferred" and decision.candidate.version != version
@@ -689,9 +691,9 @@ def _ask_beside_waiting(
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
     """Return the outcome of an ask (a new build, or a person's command), and why its build is older
-    than the waiting one ("" if it is not).
+    than the waiting build ("" if it is not).
 
-    The outcome is a word of the table `TOGETHER`: "nothing", "deferred", "done", "no-hold",
+    The outcome is a word from the table `TOGETHER`: "nothing", "deferred", "done", "no-hold",
     "newer", "same", or "older". `move` is the decision about the ask.
     """
     verb = _verb(ask)
@@ -708,7 +710,7 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
             return "done" if move.remember else "nothing", ""
         return "deferred" if verdict == "defer" else "nothing", ""
 
-    # The rest is about a run or a release that writes a build.
+    # From here on, the ask is a run or a release that writes a build.
     candidate = move.decision.candidate
     if candidate.version == waiting.image.version:
         return "same", ""
@@ -723,17 +725,18 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     """Return the situation of an image (everything that decisions about it depend on) after a
-    person's command or a new build (`ask`): with the memory and the holds that it leaves behind.
+    person's command or a new build (`ask`), with the memory and the holds that the ask leaves
+    behind.
 
-    `move` is the decision about the ask. If a `release` writes a build, the memory is the one from
-    before, without its hold and without the build that the hold kept back.
+    `move` is the decision about the ask. If a `release` writes a build, the memory is the earlier
+    memory without its hold and without the build that the hold kept back.
     """
     remember = move.remember
     if remember is None:
         return situation
     if _verb(ask) == "release" and move.updates:
-        # In `remember.memory`, the ask's build is already the newest one, so the waiting build
-        # would seem outdated. But `TOGETHER` decides between these two.
+        # In `remember.memory`, the ask's build is already the newest, so the waiting build would
+        # seem outdated. But it is `TOGETHER` that decides between the two.
         memory = released(situation.memory)
     else:
         memory = remember.memory or situation.memory
@@ -748,7 +751,7 @@ def _without_hold(release: Move, rollback: Move, listed: ListedBuild) -> Move:
     """Return a move (decision) that writes a waiting rollback again, but without its hold.
 
     `release` is the decision about the person's command that ends the hold, and `rollback` is the
-    one that writes the rollback with its hold. `listed` is the rollback's entry in the list.
+    decision that writes the rollback with its hold. `listed` is the rollback's entry in the list.
     """
     replaced_version = listed.rollback.was if listed.rollback else ""
     verdict = Verdict(
@@ -768,8 +771,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     """Decide a waiting build on the current base branch, as if this run had no new builds.
 
     A waiting build is proposed on a head branch (the branch of a pull request), and is not merged
-    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it
-    ("waits", "merged", "superseded", "deferred", or "dropped"), and the reason.
+    yet. Return a move that writes or defers it (None if it leaves the list), its fate ("waits",
+    "merged", "superseded", "deferred", or "dropped"), and the reason.
     """
     situation = waiting.situation
     on_base = situation.in_git.version
@@ -780,7 +783,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
 
     move = weigh(situation, _offer(waiting))
     is_older = move.decision.rule in ("not-newer", "superseded")
-    if is_older and waiting.base_unchanged:  # as when it was listed, so a person allowed it
+    if is_older and waiting.base_unchanged:  # as it was when listed, so a person allowed it
         move = _as_allowed(waiting, move)
     verdict = move.decision.judged
     because = verdict.because
@@ -805,9 +808,9 @@ def _offer(waiting: WaitingBuild) -> Offer:
 
 
 def _as_allowed(waiting: WaitingBuild, refused: Move) -> Move:
-    """Weigh a waiting build again, as if downgrades were allowed: a person allowed the build
-    although it is older than the base's version. Return that move, or `refused` (the move from
-    before) if a rule still refuses the build.
+    """Weigh a waiting build again as if downgrades were allowed: a person allowed the build
+    although it is older than the base's version. Return that move, or `refused` (the earlier move)
+    if a rule still refuses the build.
 
     The rules for age and order admit such a build only as a promotion, so it is weighed as one.
     """
@@ -819,22 +822,22 @@ def _as_allowed(waiting: WaitingBuild, refused: Move) -> Move:
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move that writes a waiting build again, with the image's memory after that: what
+    """Return the move that writes a waiting build again, with the image's memory afterwards: what
     the state file remembers about it, such as the newest written build.
 
-    The digest and the promotion's source come from the list's entry.
+    The digest and the promotion's source come from the list entry.
     """
     image = waiting.image
     memory_before = waiting.situation.memory
     remember = move.remember or Remember()
     still_deferred = memory_before.deferred
-    if still_deferred and alike(still_deferred, image):  # the move writes it
+    if still_deferred and alike(still_deferred, image):  # the move writes this build
         still_deferred = None
     memory = replace(remember.memory or memory_before, deferred=still_deferred)
 
     written = memory.written
     if written and written.version == image.version and not written.digest:
-        # only the tag is written, but the event that reported the build also had its digest
+        # only the tag is written, but the event that reported the build also contained its digest
         with_digest = replace(written, image_digest=waiting.listed.image_digest)
         memory = replace(memory, written=with_digest)
 
@@ -847,10 +850,10 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
 
 def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide a waiting rollback (a person's change to an older version) on the current base branch.
-    It stays as long as the base has the version that it replaces.
+    It stays until the base no longer has the version that it replaces.
 
-    Return a move that writes it (None if it leaves the list), what becomes of it ("waits" or
-    "superseded"), and the reason.
+    Return a move that writes it (None if it leaves the list), its fate ("waits" or "superseded"),
+    and the reason.
     """
     situation = waiting.situation
     rollback = waiting.listed.rollback
@@ -885,8 +888,8 @@ def list_after(
     """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a
     run.
 
-    It has the builds that the branch's commit writes (`done`), and those that could not be decided
-    (in `of_head`) or written (`unwritten`).
+    It contains the builds that the branch's commit writes (`done`), and those that could not be
+    decided (in `of_head`) or written (`unwritten`).
     """
     # A build that left the list and is written again gets a new entry, based on the current base.
     removed_keys = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
@@ -913,10 +916,10 @@ def list_after(
 
 
 def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
-    """Return the entry for a build that this run writes to a head branch, in that branch's list of
-    waiting builds.
+    """Return the entry in a head branch's list of waiting builds for a build that this run writes
+    to that branch.
 
-    If the same build was already listed (`before`), most details of that entry are kept.
+    If the same build was already listed (`before`), most details of the old entry are kept.
     """
     decision = move.decision
     sub = move.subscription
@@ -928,7 +931,7 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
     memory = Memory()
     if move.remember and move.remember.memory:
         memory = move.remember.memory
-    # the memory may also have an earlier rollback, which is not what this move writes
+    # the memory may also contain an earlier rollback, which this move does not write
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
         application=sub.application.key,
@@ -979,12 +982,12 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 def updated_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Return a head branch's list of waiting builds after what people did with the branch and its
-    pull request since the last run.
+    """Return a head branch's list of waiting builds, updated for what people have done with the
+    branch and its pull request since the last run.
 
     If a person has closed the request, the builds are declined. If the builds were merged or the
-    branch was deleted, they are no longer waiting. `absent`: the branch does not exist. `merged`:
-    its builds were merged. `request` is the newest pull request.
+    branch was deleted, they are no longer waiting. `absent` means that the branch does not exist,
+    and `merged` that its builds were merged. `request` is the newest pull request.
     """
     newest_request = request or waiting_list.request
     was_deleted = absent and waiting_list.arrived
@@ -998,14 +1001,14 @@ def updated_list(
 def _closed_by_person(request: KnownRequest, waiting_list: WaitingList) -> bool:
     """Return whether a person has closed a pull request since the last run.
 
-    `waiting_list` has the request as that run saw it, and the reason (`closing`) if that run wanted
-    to close it.
+    `waiting_list` contains the request as that run saw it, and the reason (`closing`) if that run
+    wanted to close it.
     """
     if request.state != "closed":
         return False
     if waiting_list.closing:  # a run wanted to close it
         return False
     before = waiting_list.request
-    if before is None or before.number != request.number:  # the last run did not know it
+    if before is None or before.number != request.number:  # the last run did not know this request
         return True
     return before.state == "open"

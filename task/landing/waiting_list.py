@@ -5,7 +5,7 @@ It is the only record of these builds: the head branch, its commit, and its requ
 so people can read it. `waiting_builds.list_after` creates it, `memory_branch` writes it, and
 `head_branches` and `status` read it.
 
-Anyone who can push to the memory branch can edit the file, so readers reject everything that does
+Anyone who can push to the memory branch can edit the file. So readers reject everything that does
 not match the format, and every entry is reevaluated before anything is written: `together` decides,
 and `write_back.refuse_files` checks the files.
 """
@@ -45,7 +45,7 @@ BuildKey = tuple[str, str, str, str, str]  # Application, alias, image, target, 
 
 @dataclass(frozen=True)
 class HeadCommit:
-    """The identity of our commit on a head branch, whoever signed it."""
+    """The identity of our commit on a head branch, no matter who signed it."""
 
     tree: str
     parent: str
@@ -53,7 +53,7 @@ class HeadCommit:
 
 @dataclass(frozen=True)
 class KnownRequest:
-    """The newest request that a run has seen for a head branch, and its state then."""
+    """The newest request that a run has seen for a head branch, and its state at the time."""
 
     number: str
     url: str
@@ -91,7 +91,7 @@ class ListedBuild(Versioned):
     keys: Keys = Keys()
     build: Build = Build()
     base: BaseThen = BaseThen()
-    admitted: str = ""  # the reason why it was admitted
+    admitted: str = ""  # why it was admitted
     proof: str = ""
     promoted_from: str = ""
     event: str = ""  # the event's origin: "registry event, harbor"
@@ -102,7 +102,7 @@ class ListedBuild(Versioned):
 
     @property
     def key(self) -> BuildKey:
-        """The identity of its entry: Application, alias, image, target, path."""
+        """The identity of the build's entry: Application, alias, image, target, path."""
         return (
             self.application,
             self.alias,
@@ -113,15 +113,15 @@ class ListedBuild(Versioned):
 
     @property
     def declined_key(self) -> tuple[str, str, str]:
-        """The identity of its entry in `declined`: Application, alias, image."""
+        """The identity of the build's entry in `declined`: Application, alias, image."""
         application, alias, image, _target, _path = self.key
         return application, alias, image
 
 
 @dataclass(frozen=True)
 class ListedRelease:
-    """A hold on the base that a person has ended: it is already gone on the head branch, but
-    applies on the base until the merge.
+    """A hold on the base that a person has ended: it is already gone from the head branch, but
+    still applies on the base until the merge.
     """
 
     application: str  # namespace/name
@@ -129,7 +129,7 @@ class ListedRelease:
     file: str  # the write-back file, as in the state file
     image: str  # as in the state file; "" for the hold on the whole Application
     hold: Hold = Hold("")  # empty if no image was held
-    deferred: str = ""  # the deferred version: it waits with the release, or is dropped
+    deferred: str = ""  # the deferred version, which waits with the release or is dropped
 
     @property
     def app(self) -> tuple[str, str]:
@@ -155,7 +155,7 @@ class DeclinedBuild:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The identity of its entry: Application, alias, image."""
+        """The identity of the build's entry: Application, alias, image."""
         return self.application, self.alias, parse_image(self.image).identity
 
 
@@ -173,7 +173,7 @@ class WaitingList:
     # is ours.
     replaces: HeadCommit | None = None
     arrived: bool = True  # whether the last commit is known to have arrived
-    closing: str = ""  # why the run closes the request, so that it does not count as declined
+    closing: str = ""  # why a run closes the request, which then does not count as declined
 
     @property
     def proposes_anything(self) -> bool:
@@ -182,7 +182,7 @@ class WaitingList:
 
     @property
     def empty(self) -> bool:
-        """Whether the list has no information that a later run needs."""
+        """Whether the list contains nothing that a later run needs."""
         return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
     def is_our_commit(self, tree: str, parent: str) -> bool:
@@ -191,9 +191,7 @@ class WaitingList:
 
 
 def key_of_entry(sub: Subscription) -> BuildKey:
-    """Return the key that a subscription's builds have in a list: Application, alias, image,
-    target, path.
-    """
+    """Return the key of a subscription's builds in a list: Application, alias, image, target, path."""
     entry = sub.entry
     return sub.application.key, entry.alias, entry.image.identity, sub.target, sub.path
 
@@ -204,7 +202,7 @@ def list_path(head: str) -> str:
     """
     raw = head.encode("utf-8", "surrogateescape")
     name = "".join(chr(byte) if byte in SPELLED else f"%{byte:02X}" for byte in raw)
-    if len(name) > LONGEST_NAME:  # the hash keeps long names apart that begin alike
+    if len(name) > LONGEST_NAME:  # the hash distinguishes long names that begin alike
         name = f"{name[:50]}%{sha256(raw).hexdigest()}"
     return f"{FOLDER}/{name}"
 
@@ -217,7 +215,7 @@ def is_list_path(path: str) -> bool:
 
 def list_of(files: Files, head: str) -> WaitingList:
     """Return a head branch's list of waiting builds from the memory branch's files, or an empty
-    list if it has no file there.
+    list if it has no file.
 
     Raises `TargetError` if the file is not a valid list.
     """
@@ -236,9 +234,7 @@ def list_of(files: Files, head: str) -> WaitingList:
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
-    """Return the error for a head branch's list of waiting builds that is not valid, with the
-    reason `why`.
-    """
+    """Return the error for an invalid list of waiting builds of a head branch. `why` is the reason."""
     message = f"cannot read the list of builds waiting on {head}: {why}"
     hint = (
         "delete this file from the memory branch; each waiting image will return with its next"
@@ -264,7 +260,7 @@ def read_list(text: str) -> WaitingList:
 
 def write_list(waiting_list: WaitingList) -> str:
     """Return a list of waiting builds as YAML. `read_list` reads it."""
-    # `vars`: the fields have the same names in the file
+    # `vars` works because the fields have the same names in the file
     releases = [{**vars(release), "hold": vars(release.hold)} for release in waiting_list.releases]
     declined_builds = [
         {
@@ -292,13 +288,13 @@ def write_list(waiting_list: WaitingList) -> str:
 
 
 def _commit_data(commit: HeadCommit | None) -> Data:
-    """Return a commit as a mapping for the file, or an empty one without a commit."""
+    """Return a commit as a mapping for the file, or an empty mapping if there is no commit."""
     return vars(commit) if commit else {}
 
 
 def _data_of_written(written: Written | None) -> Data:
-    """Return a build that was written to Git as a mapping for the file, or an empty mapping without
-    a build.
+    """Return a build that was written to Git as a mapping for the file, or an empty mapping if
+    there is no build.
     """
     if written is None:
         return {}
@@ -360,7 +356,7 @@ KEY_NAMES = {
 
 
 def _keys_data(keys: Keys) -> Data:
-    """Return the keys of a write-back target as a mapping for the file, by their names there."""
+    """Return the keys of a write-back target as a mapping for the file, by their names in the file."""
     return {name: getattr(keys, field_name) for name, field_name in KEY_NAMES.items()}
 
 
@@ -384,8 +380,8 @@ def _block_lines(data: Data) -> list[str]:
 
 
 def _item_lines(item: object) -> list[str]:
-    """Return the lines of YAML for one item of a list: `- ` before the first line, and the other
-    lines indented by as much.
+    """Return the lines of YAML for one list item: `- ` before the first line, and the other lines
+    indented to match.
     """
     if not isinstance(item, Mapping):
         return [f"- {_quoted_word(str(item))}"]
@@ -399,8 +395,8 @@ def _quoted_word(text: str) -> str:
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return the string, list, or mapping that a YAML node stands for. Raises `Malformed` for all
-    other YAML features, and for values that are too large.
+    """Return the string, list, or mapping that a YAML node stands for. Raises `Malformed` for any
+    other YAML feature, and for values that are too large.
 
     `depth` is the number of lists and mappings around the node.
     """
@@ -414,7 +410,7 @@ def _plain_value(node: Node, depth: int) -> object:
         return "" if node.null else node.value  # `key: null` and `key: ~` are empty, like `key:`
 
     if node.kind == "sequence":
-        # one item more than allowed, so that `each` still reports a list that is too long
+        # one more item than allowed, so that `each` still reports a list that is too long
         first_children = node.children[: MOST_BUILDS + 1]
         return [_plain_value(child, depth + 1) for child in first_children]
 
@@ -428,7 +424,7 @@ def _plain_value(node: Node, depth: int) -> object:
 
 @dataclass(frozen=True)
 class _FieldsOf:
-    """Reads each field of a mapping once. `end` rejects fields that were not read."""
+    """A reader that reads each field of a mapping once. `end` rejects fields that were not read."""
 
     what: str  # the name of the mapping in error messages
     data: dict[str, object] = field(default_factory=dict)
@@ -467,7 +463,7 @@ class _FieldsOf:
         return utc(value) if value else ""
 
     def part(self, name: str) -> _FieldsOf:
-        """Return the fields of a nested mapping. They are empty if it is missing."""
+        """Return the fields of a nested mapping. There are none if the mapping is missing."""
         return _FieldsOf.of(name, self.data.pop(name, None))
 
     def each(self, name: str, read: Callable[[object], T]) -> tuple[T, ...]:
@@ -619,20 +615,20 @@ def _listed_build(data: object) -> ListedBuild:
         rollback=_meant_rollback(rollback) if rollback.data else None,
         skipped=fields.each("skipped", _string_item),
     )
-    for part in (fields, target, source, keys, identity):  # the others were read to their end
+    for part in (fields, target, source, keys, identity):  # the others have already been checked
         part.end()  # raises an error for fields that were not read
     _refuse_invalid_version(listed)
     return listed
 
 
 def _refuse_invalid_version(listed: ListedBuild) -> None:
-    """Raise `Malformed` if the tag or the digest is invalid, or if both are missing."""
+    """Raise `Malformed` if the tag or digest is invalid, or if both are missing."""
     reference = listed.image
     if listed.tag:
         reference += f":{listed.tag}"
     if listed.digest:
         reference += f"@{listed.digest}"
-    parse_image(reference)  # raises the error for an invalid tag or digest
+    parse_image(reference)  # raises `Malformed` if the tag or digest is invalid
     if not listed.tag and not listed.digest:
         raise Malformed("a build has neither a tag nor a digest")
 
@@ -707,7 +703,7 @@ def _inside_repository(path: str) -> str:
 def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
     """Return the list after a person has closed its pull request: all waiting builds are declined.
 
-    `url` is that of the request. Only the newest declined builds are remembered.
+    `url` is the URL of the request. Only the newest declined builds are remembered.
     """
     newly_declined: dict[tuple[str, str, str], DeclinedBuild] = {}
     for build in waiting_list.builds:

@@ -2,7 +2,7 @@
 disk.
 
 Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first,
-because rich passes on escape sequences, and characters such as U+202E that reverse text.
+because rich passes through escape sequences and characters such as U+202E, which reverse text.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WIDEST = 160  # columns; longer lines are hard to read
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
     """Return a console that renders results for stdout, or None if stdout gets plain text.
 
-    Without a terminal, there is a console only if FORCE_COLOR or CLICOLOR_FORCE requests colors,
-    for CI logs that support them, and NO_COLOR does not forbid them. The console writes to memory
-    (see `_memory_stream`).
+    Without a terminal, there is a console only if FORCE_COLOR or CLICOLOR_FORCE requests colors
+    (for CI logs that support them) and NO_COLOR is not set. The console writes to memory (see
+    `_memory_stream`).
     """
     wants_colors = _are_colors_forced(environ) and not environ.get("NO_COLOR")
     if not wants_colors and not is_terminal(sys.stdout, environ):
@@ -122,7 +122,7 @@ def _chosen_columns(environ: Mapping[str, str]) -> int:
 
 
 def _has_colors(environ: Mapping[str, str]) -> bool:
-    """Return whether a console uses colors. NO_COLOR wins over the variables that force them."""
+    """Return whether a console uses colors. NO_COLOR overrides the variables that force them."""
     if environ.get("NO_COLOR"):
         return False
     return _are_colors_forced(environ) or environ.get("CLICOLOR") != "0"
@@ -169,8 +169,8 @@ def say(text: str, *, commands: bool = False) -> None:
 
 
 def say_lines(parts: Iterable[str]) -> None:
-    """Write parts that consist of whole lines to stdout. Each part is written before the next one
-    is created.
+    """Write text to stdout in parts, each of which consists of whole lines. Each part is written
+    before the next one is created.
 
     Raises `UsageError` if writing fails, unless the reader has closed the pipe (`| head`).
     """

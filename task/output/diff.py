@@ -79,7 +79,7 @@ def _path_quoted(name: str) -> str:
     """
 
     def escape(match: re.Match[str]) -> str:
-        """Return the matched character as an escape sequence in C, such as an octal code."""
+        """Return the matched character as a C escape sequence, such as an octal code."""
         character = match[0]
         octal_code = f"{ord(character):03o}"
         return f"\\{_ESCAPES.get(character, octal_code)}"

@@ -130,7 +130,8 @@ def code(text: str) -> str:
 
 
 def link(url: str, name: str = "") -> str:
-    """Return a Markdown link to an HTTP address, with this name, else with the end of the address.
+    """Return a Markdown link to an HTTP address. The link's text is `name`, or else the end of the
+    address.
 
     Any other address is returned as code, because it may start a program on the reader's computer.
     An address that is too long is returned as code, too.
@@ -142,8 +143,8 @@ def link(url: str, name: str = "") -> str:
     if len(safe_address) > LONGEST_URL:
         return code(address)
 
-    # The last two parts of a path, with short commit hashes, are enough for a reader, such as
-    # `commit/0123456789ab` or `runs/42`. A full hash has 40 or 64 characters.
+    # The last two parts of a path, with commit hashes shortened, are enough for a reader: for
+    # example, `commit/0123456789ab` or `runs/42`. A full hash has 40 or 64 characters.
     _, _, host_and_path = safe_address.partition("://")
     last_parts = host_and_path.rstrip("/").split("/")[-2:]
     short_parts = [part[:12] if len(part) in (40, 64) else part for part in last_parts]
@@ -185,10 +186,10 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     )
     last_line = " · ".join(_circumstances(report))
 
-    # These parts are always complete. The table comes first for the remaining room, then the
-    # folded table, and then the diffs.
+    # These parts are always complete. The remaining room goes first to the table, then to the
+    # folded table, and then to the diffs.
     complete_parts = (heading, command, commits_and_problems, last_line)
-    room_for_breaks = 6 * len("\n\n")  # after each of the six parts, besides the diffs
+    room_for_breaks = 6 * len("\n\n")  # after each of the six parts other than the diffs
     room = longest - sum(map(len, complete_parts)) - room_for_breaks
     checks = report["command"] == "check"
     rows = [_decision_row(line, with_files=checks) for line in shown_lines]
@@ -216,8 +217,8 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 
 
 def _diff_sections(report: JSON, room: int) -> list[str]:
-    """Return a section for each commit with a diff. It has the diff, or else, if there is no room
-    for the diff, a line about it.
+    """Return a section for each commit with a diff. The section contains the diff, or only a line
+    about it if there is no room for the diff.
     """
     sections = []
     for commit in report["commits"][:MOST]:

@@ -167,7 +167,7 @@ def _families(
 ) -> list[Metric]:
     """Return the families (metrics) that have samples. Counters continue from the earlier samples.
 
-    Both parameters have the samples of each family, by the values of its labels.
+    Both parameters map each family's name to its samples, by the values of its labels.
     """
     families: list[Metric] = []
     for name, (kind, description, labels) in FAMILIES.items():
@@ -184,9 +184,9 @@ def _families(
 
 
 def _samples_to_continue(text: str) -> Mapping[str, Samples]:
-    """Return the values in the text of the previous metrics file that the next one continues from:
-    the counters, and the time of the last success. They are grouped by family, and then by the
-    values of the family's labels.
+    """Return the values in the previous metrics file's text from which the next file continues: the
+    counters, and the time of the last success. They are grouped by family, and then by the values
+    of the family's labels.
 
     Other lines are ignored.
     """

@@ -172,8 +172,8 @@ _MOST = 200  # files and changes in one event, because brokers accept at most 64
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
     """Return one event, as data for JSON, for each commit that this run pushed.
 
-    Commits on the memory branch, which has holds and waiting builds, are left out. `source` is the
-    pipeline run, and `now` is RFC 3339.
+    Commits on the memory branch, which contains holds and waiting builds, are left out. `source` is
+    the pipeline run, and `now` is RFC 3339.
     """
     events = []
     for commit in report.commits:
@@ -250,9 +250,9 @@ def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[
 
 
 def _is_in_commit(decision: Decision, commit: Commit) -> bool:
-    """Return whether the commit has the update that was decided.
+    """Return whether the commit contains the update that was decided.
 
-    A decision's branches may be unknown (""). Then, they are not compared.
+    A decision's branches may be unknown (""). If so, they are not compared.
     """
     sub = decision.subscription
     if decision.verdict != "update" or sub.repo != commit.repo:

@@ -124,7 +124,7 @@ def indented_json(data: Mapping[str, Any] | Sequence[Any]) -> str:
 
 
 def report_of(text: str) -> Mapping[str, Any]:
-    """Return the JSON report in a text. Raises `Malformed` if the text is not a report.
+    """Return the JSON report that a text contains. Raises `Malformed` if the text is not a report.
 
     Unknown members are allowed, because a later version may have written the report.
     """
@@ -163,7 +163,7 @@ def constraint_of(sub: Subscription) -> str | None:
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     """Return a decision as one element of the JSON report's `decisions`.
 
-    An `Unusable` is an entry whose annotations are wrong, so that parts of it are unknown.
+    An `Unusable` is an entry whose annotations are wrong, so parts of it are unknown.
     """
     application = decision.subscription.application
     entry = decision.subscription.entry

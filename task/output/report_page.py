@@ -53,7 +53,7 @@ OF_COMMITS = {
 
 def _text(value: object) -> Markup:
     """Return a template value as HTML text, with control characters made visible. A value that is
-    HTML already (`Markup`) stays as it is.
+    already HTML (`Markup`) stays as it is.
 
     `#` becomes a character reference, so that Azure's runner does not execute `##vso[…]` if the
     page is printed to the runner's log.
@@ -77,7 +77,9 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
 def page(report: JSON) -> str:
-    """Return the HTML page for a JSON report (see `report_of`), which may be an older one."""
+    """Return the HTML page for a JSON report (see `report_of`), which an older version may have
+    written.
+    """
     shown_lines, folded_lines, title_of_folded = shown_and_folded_lines(lines(report))
     outcome_words = outcome(report)
     images = " ".join(image["reference"] for image in report["images"][:3])

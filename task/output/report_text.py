@@ -60,7 +60,7 @@ def table(report: JSON, console: Console) -> str:
     """Return the JSON report as text for a console: the decisions in a table, then the commits,
     requests, and waiting builds. Only diffs can be wider than the console.
 
-    If the text is long, its first line, which has the result, is repeated at the end.
+    If the text is long, its first line, which contains the result, is repeated at the end.
     """
     first_line = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
     text = rendered(console, first_line, *_grids(report, console))
@@ -102,7 +102,7 @@ def rendered(console: Console, *parts: RenderableType) -> str:
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     """Yield each Application's name and its decisions, in columns that are the same for all
-    Applications. Cells that do not fit side by side are put below.
+    Applications. Cells that do not fit side by side go below the others.
     """
     has_unicode = console.encoding.startswith("utf")
     rows_by_app: dict[str, list[_Cells]] = {}
@@ -192,8 +192,8 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
 def plain(report: JSON) -> str:
     """Return the whole JSON report as plain text.
 
-    In a long log, the first or the last line is enough, because both have the whole result. Error
-    messages are left out, because the log has them, with their fixes.
+    In a long log, the first or the last line is enough, because each of them has the whole result.
+    Error messages are left out, because they are in the log, along with their fixes.
     """
     first_line = headline(report)
     all_lines = [first_line, *_decision_lines(report), *_lines_about_commits(report)]
@@ -242,7 +242,7 @@ def _lines_about_commits(report: JSON) -> Iterator[str]:
 
 
 def commit_words(commit: JSON) -> str:
-    """Return the text about where a commit is, such as `0123456789ab on main of
+    """Return the text that says where a commit is, such as `0123456789ab on main of
     https://git.example/config`. It starts with the commit's page instead if that is known.
     """
     url = commit.get("url")

@@ -58,7 +58,7 @@ def json_lines(status: Status) -> Iterator[str]:
     for start in range(0, len(status.images), _AT_ONCE):
         end = start + _AT_ONCE
         chunk = indented_json([_image_as_data(image) for image in status.images[start:end]])
-        # The chunk is a whole list. Only its elements are yielded, and one level deeper.
+        # The chunk is a whole list. Only its elements are yielded, indented one level deeper.
         elements = chunk.removeprefix("[\n").removesuffix("\n]")
         indented_elements = elements.replace("\n", "\n  ")
         has_next_chunk = end < len(status.images)
@@ -111,7 +111,7 @@ def _hold_as_data(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
 
 def _deferred_as_data(image_status: ImageStatus) -> dict[str, Any] | None:
     """Return an image's member `deferred` in the JSON status: the build that a hold keeps back, and
-    the time since when it waits.
+    the time since which it has been waiting.
     """
     if image_status.deferred is None:
         return None
@@ -167,7 +167,7 @@ SCOPES = {
     "image": " (this image)",
     "freeze": "",
 }
-DIGEST = 19  # characters of a digest that are enough to tell it from others
+DIGEST = 19  # enough characters of a digest to tell it from others
 
 
 def state(image_status: ImageStatus) -> str:
@@ -244,7 +244,7 @@ def says(image_status: ImageStatus) -> str:
 def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     """Yield the facts about an image as pairs of a label and a text, such as "runs" and "v1.2".
 
-    Each recent build is a fact of its own, and all but the first have the label "".
+    Each recent build is a separate fact, and all but the first have the label "".
     """
     yield "tracks", rules(image_status)
     yield _written_in(image_status)
@@ -290,8 +290,8 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return the fact, as a label and a text, which version is written, and whether it is in Git or
-    in the live Application.
+    """Return a label and a text that say which version is written, and whether it is in Git or in
+    the live Application.
     """
     if image_status.kind == "live":
         return "Argo CD", f"{says(image_status)} in the live Application"
@@ -303,7 +303,7 @@ def _written_in(image_status: ImageStatus) -> tuple[str, str]:
 
 def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
     """Return what a run would do, such as `updated: admitted: …`: a word for the verdict, its rule,
-    and its reason. If two of them are the same, the word appears only once.
+    and its reason. If two of these are the same, the word appears only once.
 
     `overridden_by` is the Application or alias that would write a refused image anyway.
     """
@@ -349,8 +349,8 @@ def rules(image_status: ImageStatus) -> str:
 
 
 def build_line(build: PastBuild) -> str:
-    """Return the text about one of an image's recent builds: its version, when and by whom it was
-    written, and the commit.
+    """Return the text that describes one of an image's recent builds: its version, when and by whom
+    it was written, and the commit.
     """
     version = _short_version(build.tag, build.digest)
     author = f"by {build.by}" if build.by else ""
@@ -395,8 +395,8 @@ def _is_older(image_status: ImageStatus, tag: str) -> bool:
 def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
     """Return whether an image is the one in Git, or may be the same one.
 
-    Digests are compared if both are known, else tags. If they cannot be compared, it may be the
-    same.
+    Digests are compared if both are known, else tags. If they cannot be compared, the images may be
+    the same.
     """
     in_git = image_status.in_git
     if in_git.digest and image.digest:
@@ -407,7 +407,7 @@ def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
 
 
 def _short_version(tag: str, digest: str) -> str:
-    """Return `tag@digest` with a short digest, or only the tag or the digest if the other is ""."""
+    """Return `tag@digest` with a short digest, or only one of the two if the other is ""."""
     short_digest = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
     return "@".join(filter(None, (tag, short_digest)))
 

@@ -1,4 +1,4 @@
-"""The lines in a report for people. The text, the table, the page, summaries, and comments all use
+"""The lines of a report for people. The text, the table, the page, summaries, and comments all use
 the same order and words.
 
 JSON, results, and metrics use the verdicts' own names, because pipelines rely on them.
@@ -35,7 +35,7 @@ OVERRIDDEN = "overridden"  # a refused version that another Application or alias
 NOT_READ = "not read"
 NO_VERSION = "(none)"
 MOST_IMAGES = 3  # maximum number of images listed in a line
-# the rule of the warning that this option excludes all matching Applications
+# the rule of the warning that `--only-repository` excludes all matching Applications
 ELSEWHERE = "only-repository"
 ACTS = {
     1: "please report this defect",
@@ -98,7 +98,9 @@ def lines(report: JSON) -> list[Line]:
     order = list(CHECKED if run.checks else VERDICTS)
 
     def rank(line: Line) -> int:
-        """Return the position of a line's verdict. An unknown one, of a later version, is last."""
+        """Return the position of a line's verdict. An unknown verdict, from a later version, comes
+        last.
+        """
         return order.index(line.verdict) if line.verdict in order else len(order)
 
     return sorted((_line_of(decision, run) for decision in report["decisions"]), key=rank)
@@ -273,7 +275,9 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 
 
 def _words_for_other_commits(report: JSON, all_lines: Sequence[Line]) -> Iterator[str]:
-    """Yield words for commits that no decision's line mentions, such as the one of `hold`."""
+    """Yield words for commits that no decision's line mentions, such as the commit that `hold`
+    makes.
+    """
     if report["command"] == "check":
         return
     has_update = any(line.verdict == "update" for line in all_lines)
@@ -383,7 +387,8 @@ def is_only_prediction(report: JSON) -> bool:
 
 def commit_name(report: JSON, commit: JSON) -> str:
     """Return the name of what the run did on a branch: "commit", "rollback commit", "would commit",
-    or "nothing left" if the memory branch (the one with the state files) is empty, and so deleted.
+    or "nothing left" if the memory branch (the one with the state files) is empty and is therefore
+    deleted.
     """
     if not commit["commit"]:
         return "would commit" if is_only_prediction(report) else "nothing left"

@@ -1,6 +1,6 @@
-"""Lands the updates of one branch: read, decide, edit, push, and repeat if the branch moved.
+"""Landing the updates of one branch: read, decide, edit, push, and repeat if the branch has moved.
 
-If someone else pushed first, everything is reevaluated at the new tip. The run never merges or
+If someone else has pushed first, everything is reevaluated at the new tip. The run never merges or
 rebases, so there are no conflicts, and a build that is no longer the newest is not written.
 """
 
@@ -66,8 +66,8 @@ from task.pipeline.match import not_written
 from task.text import printable
 from task.urls import without_login
 
-MOST_STRANGE = 5  # unknown files on the memory branch that are reported
-MOST_HEADS = 20  # head branches that are fetched together with their base
+MOST_STRANGE = 5  # reported unknown files on the memory branch
+MOST_HEADS = 20  # head branches fetched together with their base
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,21 @@ class Delivery:
     base: Snapshot
     heads: Mapping[str, HeadBranch]
     commits: tuple[PreparedCommit, ...]
-    without_commit: tuple[Decision, ...]  # that don't need one
+    without_commit: tuple[Decision, ...]  # decisions that don't need a commit
     lists: Lists  # the head branches' lists after the run
     waiting_rows: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
-    memory_files: Files  # on the memory branch after the run, but with the lists from before
+    memory_files: Files  # as on the memory branch after the run, but with the old lists
     author: Person
     # asks whose decision is stored only on the memory branch: a hold or a deferred build
     only_remembered: frozenset[Identity]
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
-    """Read the branch, decide, edit, and push. If someone else pushes first, do all of it again,
-    until everything has landed (was pushed) or the deadline has passed.
+    """Read the branch, decide, edit, and push. If someone else pushes first, start over, until
+    everything has landed (was pushed) or the deadline has passed.
 
-    A batch has the asks for one base branch of one repository. An ask is one image of an
+    A batch contains the asks for one base branch of one repository. An ask is one image of an
     Application, with the builds that this run offers for it. Errors become decisions.
     """
     done = Outcome()
@@ -103,8 +103,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             snapshot = _read_snapshot(batch, expected_heads)
-            # With the settings of the repository's own config at this tip. `batch` and `job` stay
-            # unchanged, because the next attempt may read another config.
+            # These have the settings of the repository's own config at this tip. `batch` and `job`
+            # are left unchanged, because the next attempt may read a different config.
             configured_batch, snapshot, configured_job = govern(batch, snapshot, job)
             delivery = prepare(
                 configured_batch, snapshot, gather, contention, configured_job, world
@@ -120,7 +120,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         try:
             lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
-            pass  # another run wrote the memory branch, so nothing landed: retry all asks
+            pass  # another run wrote the memory branch, so nothing has landed: retry all asks
         else:
             keys_to_retry = lander.retried
             settled_decisions = [
@@ -148,7 +148,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
     """Return the files at the base branch's tip that are needed to decide the asks and the waiting
-    builds (those that pull requests propose), together with the files on its memory branch, which
+    builds (those that pull requests propose), along with the files on its memory branch, which
     lists the waiting builds.
 
     `heads` are the branches of pull requests, which are fetched at the same time.
@@ -167,14 +167,15 @@ def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
     snapshot = with_own_memory_branch(snapshot, batch.repository)
     if snapshot.prefix == PREFIX:
         return snapshot
-    # The config names another memory branch, so the waiting builds are only known now.
+    # The config names a different memory branch, so the waiting builds are only known now.
     more_places = places_of_waiting_builds(snapshot.memory_files)
     return with_more(snapshot, more_places, batch.repository)
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """For `--atomic`: if one of the decisions is an error, return an outcome that writes nothing,
-    in which all decisions that would have been written are errors too. Otherwise, return None.
+    """Return an outcome that writes nothing if one of the decisions is an error (for `--atomic`).
+    In this outcome, all decisions that would have been written are errors too. Without an error,
+    return None.
     """
     errors = [decision for decision in delivery.without_commit if decision.verdict == "error"]
     if not errors:
@@ -194,7 +195,7 @@ def branches_of_requests(batch: Batch) -> list[str]:
     names: list[str] = []
     for sub in subs:
         name = sub.head_template  # the branch in the annotation `git-branch`
-        if is_branch_name(name) and "{{" not in name:  # the name of a template is not known yet
+        if is_branch_name(name) and "{{" not in name:  # a template's name is not known yet
             names.append(name)
     # without the annotation, the run chooses the name
     names += [
@@ -215,9 +216,9 @@ def prepare(
     """Decide all asks of a batch on this snapshot of the base branch, without writing anything.
 
     Return the commits to make, and the decisions that don't need a commit. An ask is one image of
-    an Application, with the builds offered for it; a move is the decision about it, with the change
-    that a commit makes. A head branch is the branch of a pull request. The repository's own config
-    has already been applied to `batch`, `snapshot`, and `job`.
+    an Application, with the builds offered for it. A move is the decision about an ask, with the
+    change that a commit makes. A head branch is the branch of a pull request. The repository's own
+    config has already been applied to `batch`, `snapshot`, and `job`.
     """
     # 1. Decide the new builds, and read the head branches that their commits go to.
     facts = gather(snapshot, batch.asks)
@@ -235,7 +236,7 @@ def prepare(
         snapshot = replace(snapshot, memory_files=valid_memory_files)
         facts = gather(snapshot, batch.asks)
         new_moves = _decided_moves(batch, snapshot, job, facts)
-        # Moves stay errors if no request can be opened for them, or if their list cannot be read.
+        # Moves remain errors if no request can be opened for them, or if their list cannot be read.
         moves = [
             old_move if old_move.decision.verdict == "error" else new_move
             for old_move, new_move in zip(moves, new_moves, strict=True)
@@ -248,8 +249,8 @@ def prepare(
     snapshot = together.base
     head_fates = together.head_fates
 
-    # 4. Edit the files, unless Argo CD would not sync a commit with our signature. Then mark the
-    #    refusals of versions that a commit writes to the same place for another entry.
+    # 4. Edit the files, unless Argo CD would refuse to sync a commit with our signature. Then mark
+    #    the refusals of versions that a commit writes to the same place for another entry.
     final_moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, final_moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
@@ -269,7 +270,8 @@ def prepare(
         waiting_rows += fates_on_head.rows(name)
     problems += hindered(final_moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        # as it was read, because `MemoryBranchWriter` compares the new files with it
+        # with the files as they were read, because `MemoryBranchWriter` compares the new ones with
+        # them
         base=replace(snapshot, memory_files=memory_files_as_read),
         heads=heads,
         commits=tuple(commits),
@@ -301,8 +303,8 @@ def _only_remembered(moves: Iterable[Move], base: str) -> frozenset[Identity]:
 
 
 def _strange_files(memory_files: Files) -> list[Problem]:
-    """Return a warning for each of the first few unknown files on the memory branch, which only
-    runs should write.
+    """Return a warning for each of the first few unknown files on the memory branch. Only runs
+    should write to that branch.
     """
     hint = f"find out who can push to that branch, and protect the branch: {DOCS}/security.md"
     return [
@@ -322,7 +324,7 @@ def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRo
     """Return the report's rows for the builds on these head branches that were merged into `base`
     since the last run.
 
-    The base may have changed since the merge, so it does not always have these versions.
+    The base may have changed since the merge, so it may no longer have these versions.
     """
     return [
         BuildFate(build, "merged", f"{name} was merged into {base}").row(name)
@@ -334,7 +336,7 @@ def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRo
 def land_delivery(
     delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World
 ) -> DeliveryLander:
-    """Push a delivery's commits, and return the object that knows the result.
+    """Push a delivery's commits, and return the object that contains the result.
 
     Raises `Outpaced` if another run wrote the memory branch first, so that no commit has landed.
 
@@ -354,7 +356,7 @@ def land_delivery(
 class DeliveryLander:
     """Lands the commits of one delivery one by one, and writes the memory branch.
 
-    These are the ways to fail, and what follows from each:
+    It can fail in these ways, with these consequences:
 
     - Someone else pushed to a branch first, or merged its request in the meantime (`outpaced`): its
       asks are retried. Without asks, there is a warning that the builds waiting there were not
@@ -366,8 +368,8 @@ class DeliveryLander:
       `Outpaced`, and nothing has landed.
     - Another run wrote the memory branch after the commits, and this run had not written it yet
       (`memory_outpaced`): the asks whose decision is stored only there are retried.
-    - A request that is no longer needed cannot be closed, or its branch cannot be deleted: the log
-      has a warning, and the next run tries again.
+    - A request that is no longer needed cannot be closed, or its branch cannot be deleted: a
+      warning is logged, and the next run tries again.
 
     If a branch is outpaced or failed, requests whose builds move to it stay open. If anything is
     outpaced or failed, builds for the base stay deferred on the memory branch.
@@ -393,7 +395,7 @@ class DeliveryLander:
             prepared.changeset.head == base.branch for prepared in delivery.commits
         )
         if writes_to_base:
-            # a deferred build (one that a hold kept back) is only forgotten once its commit has
+            # a deferred build (one that a hold kept back) is forgotten only after its commit has
             # landed
             files_before_commits = deferred_until_landed(base.memory_files, files_before_commits)
         self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
@@ -402,9 +404,9 @@ class DeliveryLander:
     def remember_first(self) -> None:
         """Write the memory branch (holds, and the lists of waiting builds) before the commits.
 
-        If each commit goes to a head branch (the branch of a pull request), and the server accepts
-        two branches in one push, nothing is done here, because each commit is pushed together with
-        the memory branch. Raises `Outpaced` if another run has written the memory branch.
+        If every commit goes to a head branch (the branch of a pull request), and the server accepts
+        two branches in one push, do nothing, because each commit is pushed together with the memory
+        branch. Raises `Outpaced` if another run has written the memory branch.
         """
         branches = [prepared.changeset.head for prepared in self.delivery.commits]
         base = self.delivery.base.branch
@@ -414,7 +416,7 @@ class DeliveryLander:
             self._write_memory_branch()
 
     def remember_rest(self) -> None:
-        """Write to the memory branch what is only known after the commits: the changed lists, and
+        """Write what is only known after the commits to the memory branch: the changed lists, and
         which deferred builds (those that a hold kept back) have landed on the base and can be
         forgotten.
         """
@@ -429,8 +431,8 @@ class DeliveryLander:
         try:
             self._write_memory_branch()
         except Outpaced:
-            # The commits have landed, and the next run writes the rest. But if this run has not
-            # written the memory branch at all, its holds are not there either.
+            # The commits have landed, and the next run will write the rest. But if this run has not
+            # written the memory branch at all, its holds are missing there.
             if not self.memory_branch.commits:
                 self.memory_outpaced = True
 
@@ -468,7 +470,7 @@ class DeliveryLander:
         return decisions
 
     def _write_memory_branch(self) -> None:
-        """Write the memory branch, or store the error. Raises `Outpaced`."""
+        """Write the memory branch, or store the error if that fails. Raises `Outpaced`."""
         try:
             self.memory_branch.write()
         except TaskError as error:
@@ -478,8 +480,9 @@ class DeliveryLander:
         """Push one commit, with its pull request if it goes to a head branch. For `plan`, only
         predict the commit.
 
-        The result is added to `done`. A failure becomes an error of the commit's decisions. If
-        someone else has pushed to the branch first, only the branch is noted, in `outpaced`.
+        The result is added to `done`. A failure becomes the error of each of the commit's
+        decisions. If someone else has pushed to the branch first, the branch is only added to
+        `outpaced`.
         """
         if prepared.warning:
             self.world.log("warning", prepared.warning)
@@ -506,10 +509,10 @@ class DeliveryLander:
 
     def _land_on_head(self, prepared: PreparedCommit, head: HeadBranch) -> Outcome:
         """Push a commit to a head branch (the branch of a pull request), with the list of the
-        builds that wait there, and open or update the pull request.
+        builds that are waiting there, and open or update the pull request.
 
-        Nothing is pushed if the open request already proposes the same, or for `plan`. Raises
-        `TaskError`.
+        Nothing is pushed for `plan`, or if the open request already proposes the same changes.
+        Raises `TaskError`.
         """
         job = self.job
         change = prepared.changeset
@@ -526,14 +529,14 @@ class DeliveryLander:
         predicted = self.batch.repository.predict(change)
         landed_commit = predicted
         if not job.dry:
-            if self.memory_error:  # without its list, the next run would not know our commit
+            if self.memory_error:  # without its list, the next run would not recognize our commit
                 raise self.memory_error
             moved_lists = lists.moved_to(change.head)
             landed_commit = self.memory_branch.land_with_list(
                 change, waiting_list, predicted, head, moved_lists
             )
 
-        # our own branch is created anew from the base; somebody else's gets a commit on top
+        # our own branch is recreated from the base; someone else's gets a commit on top
         files_before = self.delivery.base.files if head.ours else head.files
         outcome = self._outcome_of(prepared, landed_commit, files_before)
         if head.request is None:  # updates go to this branch without a pull request
@@ -541,7 +544,7 @@ class DeliveryLander:
         return propose(prepared, head.request, outcome, waiting_list, job, self.world)
 
     def _log_foreign_commit(self, head: HeadBranch) -> None:
-        """If someone else has pushed to the head branch, log which commit of theirs stays there."""
+        """Log which commit stays on the head branch if someone else has pushed to it."""
         if head.ours or head.branch is None:
             return
         subject = printable(head.branch.message.partition("\n")[0])
@@ -552,7 +555,7 @@ class DeliveryLander:
         self, prepared: PreparedCommit, landed_commit: LandedCommit, files_before: Files
     ) -> Outcome:
         """Return the outcome of pushing a commit: its decisions, the commit for the report, and the
-        Applications whose image is now in Git. For `plan`, add the difference to `files_before`.
+        Applications whose image is now in Git. For `plan`, add the diff from `files_before`.
 
         If the head branch already had this commit, nothing was pushed, and its updates are reported
         as unchanged.
@@ -585,7 +588,7 @@ class DeliveryLander:
             head = self.delivery.heads[name]
             successor = head.instead  # the branch that its builds have moved to, or ""
             if successor in self.outpaced or successor in self.failed:
-                continue  # they have not arrived there
+                continue  # the builds have not arrived there
             because = reason
             if successor:
                 page = self._pages().get(successor) or "No request"
@@ -612,7 +615,7 @@ class DeliveryLander:
         waiting_list = WaitingList(head.name, declined=head.waiting_list.declined)
         if self._delete_branch(head):
             return waiting_list
-        # Remember the remaining branch as ours: the next build uses it.
+        # Keep recording the remaining branch as ours: the next build will use it.
         return replace(waiting_list, commit=head.waiting_list.commit)
 
     def _delete_branch(self, head: HeadBranch) -> bool:
@@ -637,7 +640,7 @@ class DeliveryLander:
             if commit.pull_request:
                 pages[commit.head] = commit.pull_request
         for name, head in self.delivery.heads.items():
-            if head.newest_request:  # known before the run
+            if head.newest_request:  # it was known before the run
                 pages.setdefault(name, head.newest_request.url)
         return pages
 
@@ -647,8 +650,8 @@ class DeliveryLander:
         """
         done = self.done
         memory_commit = self.memory_branch.commit
-        # Each commit on a head branch also changes its list, so a memory commit with only lists is
-        # not worth a line of its own.
+        # Each commit on a head branch also changes its list, so a memory commit that contains only
+        # lists is not worth its own line.
         is_worth_reporting = self.memory_branch.remembers or not done.commits
         if memory_commit and is_worth_reporting:
             done = done.plus(Outcome(commits=(memory_commit,)))
@@ -664,8 +667,8 @@ class DeliveryLander:
         return done.plus(Outcome(waiting=tuple(rows), cautions=problems))
 
     def _outpaced_without_asks(self) -> set[str]:
-        """Return the head branches where another run pushed first, and that this run does not try
-        again because it has no new builds for them.
+        """Return the head branches where another run pushed first, and which this run does not
+        retry because it has no new builds for them.
         """
         keys_of_asks = {ask.key for ask in self.batch.asks}
         without_asks = set()
@@ -692,8 +695,8 @@ def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, j
     """Return the outcome of decisions that don't need a commit.
 
     Versions that the base branch already has count as landed, so `--wait` also covers their
-    rollouts. The outcome also has the warnings about their files, and the earlier commit that wrote
-    them.
+    rollouts. The outcome also contains the warnings about their files, and the earlier commit that
+    wrote them.
     """
     on_base = [
         decision
@@ -719,23 +722,23 @@ def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, j
 
 
 def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
-    """Return the base branch's newest commit if an earlier run has written one of these builds in
-    it, as a tuple of one; otherwise, an empty tuple.
+    """Return a tuple with the base branch's newest commit if an earlier run has written one of
+    these builds in it. Otherwise, return an empty tuple.
 
     Our commit messages end with trailers, such as `Image: ghcr.io/acme/web:1.5.0` and
     `Application: argocd/web`.
     """
     _, _, last_paragraph = snapshot.message.rstrip("\n").rpartition("\n\n")
     trailers = set(last_paragraph.splitlines())
-    # Also without digests: the images below have no digest, but the trailer has one if another
-    # Application's target needed it.
+    # Also compare without digests: the images below have no digest, but the trailer has one if
+    # another Application's target needed it.
     trailers |= {line.partition("@")[0] for line in trailers}
 
     apps = set()
     for decision in on_base:
         sub = decision.subscription
         tag = decision.candidate.tag
-        digest = "" if tag else decision.candidate.digest  # a digest alone has no shorter form
+        digest = "" if tag else decision.candidate.digest  # a digest without a tag must be kept
         image = replace(sub.entry.image, tag=tag, digest=digest)
         app = sub.application.key
         if f"Image: {image.reference}" in trailers and f"Application: {app}" in trailers:

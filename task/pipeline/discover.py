@@ -1,4 +1,4 @@
-"""Turns manifests into the Applications to consider, with the subscriptions in their annotations.
+"""Turning manifests into the Applications to consider, with the subscriptions in their annotations.
 
 The manifests may be in any order: Applications, Flux v1 HelmReleases, and AIU's ImageUpdater
 resources, which configure the Applications that they reference. Other manifests are ignored.
@@ -37,7 +37,7 @@ from task.pipeline.overlooked import (
 from task.plain_data import mapping
 from task.text import and_more
 
-# Returns the repository, branch, and path of a file in a Git work tree, or None for other files.
+# returns the repository, branch, and path of a file in a Git work tree, or None for other files
 Locate = Callable[[str], tuple[str, str, str] | None]
 MOST_ASKED = 100  # Applications that one run looks up because a list contains them
 
@@ -49,7 +49,7 @@ class Discovered:
     applications: tuple[Application, ...]
     helm_releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
-    outside: tuple[Application, ...]  # with annotations, but excluded by the narrowing options
+    outside: tuple[Application, ...]  # annotated, but excluded by the narrowing options
     generated_by: tuple[str, ...]  # the ApplicationSet of each generated Application
     templates: tuple[Application, ...]  # templates of ApplicationSets that could not be rendered
     read: int  # Applications and HelmReleases, with or without annotations
@@ -61,8 +61,8 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     """Sort these manifests by kind, and return the Applications and HelmReleases that a run may
     update.
 
-    `scope` has the narrowing options, such as `--namespace`. Applications that they exclude are in
-    `outside`. `locate` finds the repository of a file.
+    `scope` contains the narrowing options, such as `--namespace`. The Applications that they
+    exclude are in `outside`. `locate` finds the repository of a file.
     """
     sorter = _Sorter(scope, locate)
     for manifest in manifests:
@@ -91,9 +91,9 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
 def _without_unused_values(app: Application) -> Application:
     """Return the Application without its Helm values, which may be long, if no decision needs them.
 
-    The running images are more reliable than the values. With a write-back target, the values can
-    override the values file that is the target. An ImageUpdater may have set it, whatever the
-    Application's own annotations are.
+    The running images are more reliable than the values. With a write-back target, the values are
+    needed, because they can override the values file that is the target. An ImageUpdater may have
+    set the target, no matter what the Application's own annotations say.
     """
     if not app.live or "write-back-target" in app.annotations:
         return app
@@ -101,7 +101,9 @@ def _without_unused_values(app: Application) -> Application:
 
 
 class _Sorter:
-    """Sorts manifests by kind as they arrive, because together they may be large."""
+    """A sorter of manifests by kind. It handles them as they arrive, because together they may be
+    large.
+    """
 
     def __init__(self, scope: Scope, locate: Locate) -> None:
         self._scope = scope
@@ -138,8 +140,8 @@ class _Sorter:
     def _add_application(self, manifest: Found) -> None:
         """Parse an Application's manifest, and store it by its key (`namespace/name`).
 
-        Of several manifests with the same key, an Application's own manifest is preferred to one
-        that an ApplicationSet generates; otherwise, the first one stays. Templates of
+        If several manifests have the same key, an Application's own manifest is preferred to one
+        that an ApplicationSet generates. Otherwise, the first manifest is kept. Templates of
         ApplicationSets are stored separately. A manifest that cannot be parsed becomes a warning.
         """
         scope = self._scope
@@ -166,12 +168,12 @@ class _Sorter:
         if earlier is None:
             self.applications[app.key] = app
         elif app.generated_by:
-            pass  # the earlier manifest is at least as precise
-        elif earlier.generated_by:  # this manifest is more precise
+            pass  # the earlier manifest is at least as accurate
+        elif earlier.generated_by:  # this manifest is more accurate
             self.applications[app.key] = app
         elif earlier.annotations and earlier.sources != app.sources:
-            # Two different Applications have the same name, and only the first one is used. (With
-            # the same sources, the manifest was only read twice.)
+            # Two different Applications have the same name, and only the first is used. (If the
+            # sources are the same, the same manifest was simply read twice.)
             self.namesakes.setdefault(app.key, f"{earlier.origin} and {app.origin}")
 
 
@@ -179,7 +181,7 @@ def _with_updaters(
     sorter: _Sorter,
     scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Apply the settings in the ImageUpdater resources (those of Argo CD Image Updater) to the
+    """Apply the settings in the ImageUpdater resources (of Argo CD Image Updater) to the
     Applications that they reference.
 
     Return all Applications, and the mistakes in the ImageUpdaters.
@@ -208,8 +210,9 @@ def subscriptions_of(
     """Return the subscriptions of each Application with an `image-list`, and of all HelmReleases. A
     subscription is one image to update, and where.
 
-    An Application that writes one of `images` to Git has all of its subscriptions in the result,
-    and any other only those for `images`. Without images, each has all of its subscriptions.
+    For an Application that writes one of `images` to Git, the result contains all of its
+    subscriptions. For any other, it contains only those for `images`. Without images, it contains
+    all subscriptions of each Application.
     """
     identities = {image.identity for image in images} if images else None  # None: all images
     subscribed = []
@@ -234,7 +237,7 @@ def subscriptions_of(
 def _namesake_warning(namesakes: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning if several Applications have the same name, for example in two clusters.
 
-    `namesakes` has the origins of both manifests, by the Application's key (`namespace/name`).
+    `namesakes` contains the origins of both manifests, by the Application's key (`namespace/name`).
     """
     if not namesakes:
         return ()
@@ -248,7 +251,7 @@ def _namesake_warning(namesakes: Mapping[str, str]) -> tuple[Problem, ...]:
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a function that checks quickly whether a manifest (an ImageUpdater, or an
+    """Return a function that quickly checks whether a manifest (an ImageUpdater, or an
     Application's metadata) may concern these images.
 
     A readable entry in `image-list` must match one of the images. An unreadable entry only has to
@@ -265,7 +268,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
 
     def may_match(text: str, entry: Entry | Malformed) -> bool:
         """Return whether an entry of `image-list` may be for one of the images. `text` is the entry
-        as written, and `entry` is what it means, or the error if it is unreadable.
+        as written, and `entry` is the parsed entry, or the error if it is unreadable.
         """
         if isinstance(entry, Entry):
             return entry.image.identity in identities
@@ -303,13 +306,13 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """Read the Applications, and return those to consider with their subscriptions. A subscription
     is one image to update, and where.
 
-    Also return the problems: wrong manifests, unknown names in the options, and mistakes that would
-    go unnoticed.
+    Also return the problems: invalid manifests, unknown names in the options, and mistakes that
+    would otherwise go unnoticed.
     """
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
     discovery = discovered(world.applications(), job.scope, world.locate)
-    passed_over = world.passed_over()  # Applications of which only the metadata was read
+    passed_over = world.passed_over()  # Applications with only their metadata read
     seen = _seen_of(discovery, passed_over, job)
     _log_discovery(discovery, seen, job, world)
     if narrow.typed:  # raises an error for a name that is not unique
@@ -336,7 +339,7 @@ def subscription_lookup(seen: Seen, job: Job, world: World) -> Look:
     """Return a function that looks up the subscriptions (the images to update) of any Application
     by its key (`namespace/name`), even if it is not part of the run.
 
-    The narrowing options limit the Applications that are updated, not those that are looked up.
+    The narrowing options limit which Applications are updated, not which are looked up.
     """
     subs_of_run = {
         item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
@@ -346,8 +349,8 @@ def subscription_lookup(seen: Seen, job: Job, world: World) -> Look:
     looked_up: dict[str, Application | None] = {}  # None if it could not be read
 
     def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
-        """Return the subscriptions of the Application `key`. With `ask`, it may be read now, and is
-        remembered in `looked_up`.
+        """Return the subscriptions of the Application `key`. With `ask`, the Application may be
+        read now, and is then remembered in `looked_up`.
         """
         if key in subs_of_run:
             return subs_of_run[key]
@@ -367,7 +370,7 @@ def subscription_lookup(seen: Seen, job: Job, world: World) -> Look:
 def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job) -> Seen:
     """Return all Applications that were read, with their subscriptions.
 
-    `passed_over` are Applications of which only the metadata was read.
+    For Applications in `passed_over`, only the metadata was read.
     """
     # the metadata does not contain the project
     narrow_without_projects = replace(job.scope.narrow, projects=())
@@ -400,7 +403,7 @@ def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) ->
 
 
 def _as_error(problem: Problem) -> Problem:
-    """Turn a problem with an exit code into an error, unless it is only advice."""
+    """Turn a problem with an exit code into an error, unless the problem is only advice."""
     if problem.exit and not problem.advice:
         return replace(problem, trouble=replace(problem.trouble, severity="error"))
     return problem

@@ -1,4 +1,4 @@
-"""Matches Applications with images: which asks need Git, which are already settled, and which
+"""Matching Applications with images: which asks need Git, which are already settled, and which
 belong together.
 
 A wrong annotation is an error only if its entry matches, or may match, one of the event's images.
@@ -38,7 +38,7 @@ AT_ONCE = 8  # repositories; more threads would only wait for each other
 @dataclass(frozen=True)
 class Matched:
     """An event's asks (each is one image of an Application, with the builds offered for it), and
-    what could be settled without an ask.
+    everything that could be settled without an ask.
     """
 
     asks: tuple[Ask, ...]
@@ -70,12 +70,12 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     Return an ask for each: the entry's subscription with the images that match it. A broken entry
     that matches, or that may match, becomes an error.
     """
-    built: dict[str, list[Image]] = {}  # by the image's name, whatever its tag
+    built: dict[str, list[Image]] = {}  # by the image's name, for any tag
     for image in images:
         built.setdefault(image.identity, []).append(image)
 
     asks = []
-    # notes in a subscription if its values file is in another Application's folder
+    # marks a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
@@ -93,7 +93,7 @@ def _judge_all_flaws(
 ) -> tuple[tuple[Problem, ...], list[Unusable]]:
     """Return the problems with the annotations, and the broken entries that match a built image.
 
-    A flaw is a mistake in an annotation. `built` has the images by name. Warnings about
+    A flaw is a mistake in an annotation. `built` contains the images by name. Warnings about
     Applications that do not use the built images are combined, so that other teams' mistakes do not
     fill the log.
     """
@@ -123,18 +123,18 @@ def _judge_all_flaws(
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
-    """Return an ask without a tag for each `image-list` entry, and an error for each broken one."""
+    """Return an ask without a tag for each `image-list` entry, and an error for each broken entry."""
     asks = []
     unusable = []
     problems = []
-    # notes in a subscription if its values file is in another Application's folder
+    # marks a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
             image = replace(sub.entry.image, digest="")
             asks.append(Ask(neighbours.noted(sub), (image,), siblings=siblings_of(sub, item)))
 
-        # Every image of a broken entry counts as built, so that each of these entries is unusable.
+        # Every image in a broken entry counts as built, so that each of these entries is unusable.
         broken_entries = [flaw.entry for flaw in item.flaws if flaw.entry]
         as_if_built = {entry.image.identity: [entry.image] for entry in broken_entries}
         for flaw in item.flaws:
@@ -172,7 +172,7 @@ def asks_by_hand(
     asks = []
     problems = []
     all_names: set[str] = set()
-    # notes in a subscription if its values file is in another Application's folder
+    # marks a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
@@ -201,7 +201,8 @@ def asks_by_hand(
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
     """Return the subscriptions (images) of the same Application that are written to the same
-    repository and head branch. With pull requests, their updates may be waiting on that branch.
+    repository and head branch. If there are pull requests, their updates may be waiting on that
+    branch.
     """
     return tuple(
         other
@@ -215,12 +216,12 @@ def _judge_flaw(
     flaw: Flaw,
     built: dict[str, list[Image]],
 ) -> Unusable | Problem | None:
-    """Return what follows from a flaw (a mistake in an Application's annotations), if these images
+    """Return what follows from a flaw (a mistake in an Application's annotations) if these images
     were built.
 
-    `built` has the images by name. A broken entry for one of them is unusable. An unreadable entry
-    that mentions one of them is an error. Other mistakes are warnings. None means that `overlooked`
-    reports the mistake.
+    `built` contains the images by name. A broken entry for one of them is unusable. An unreadable
+    entry that mentions one of them is an error. Other mistakes are warnings. None means that
+    `overlooked` reports the mistake.
     """
     problem = _problem(app, flaw)
     if flaw.severity != "error":
@@ -244,7 +245,7 @@ def _judge_flaw(
 
 
 def _problem(app: Tracker, flaw: Flaw) -> Problem:
-    """Return the problem that a report shows for a mistake in an Application's annotations."""
+    """Return the problem that the report shows for a mistake in an Application's annotations."""
     return Problem(
         flaw.trouble,
         application=app.key,
@@ -258,7 +259,7 @@ def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tupl
     are.
 
     The first few Applications with mistakes get one line per mistake. All other mistakes share one
-    line, and so do all plain warnings, such as those about deprecated names.
+    line. So do all plain warnings, such as those about deprecated names.
     """
     apps_with_mistakes = {problem.application for problem in mistakes}
     first_apps = sorted(apps_with_mistakes)[:FEW]
@@ -287,7 +288,7 @@ def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """For `--atomic`, remove the asks for each repository that a failed Application uses, and
+    """Remove the asks for each repository that a failed Application uses (for `--atomic`), and
     return error decisions for them.
 
     An ask is one image of an Application, with the builds offered for it.
@@ -310,7 +311,7 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
 
 
 def not_written(broken: Judged) -> Verdict:
-    """Return the verdict for a decision that is not carried out, because `broken` is an error and
+    """Return the verdict for a decision that is not carried out because `broken` is an error and
     `--atomic` is set.
     """
     name = broken.subscription.application.key
@@ -320,16 +321,16 @@ def not_written(broken: Judged) -> Verdict:
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
-    """Group the asks by the base branch that their updates are for. An ask without one is for the
-    repository's default branch.
+    """Group the asks by the base branch that their updates are for. An ask without a base branch is
+    for the repository's default branch.
 
-    Raises `TaskError` if there is no default branch, or Git cannot be reached.
+    Raises `TaskError` if there is no default branch, or if Git cannot be reached.
     """
     default_branch = ""
     needs_default_branch = any(not ask.subscription.base for ask in asks)
     if needs_default_branch:
-        # For a pull request, the head branch is read later, and its tip is fetched together with
-        # the base's tip.
+        # If there are pull requests, their head branches are read later, and their tips are fetched
+        # together with the base's tip.
         any_request = any(ask.subscription.pull_request for ask in asks)
         default_branch = repository.default_branch(tip=not any_request)
     branches: dict[str, list[Ask]] = {}
@@ -339,7 +340,7 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
-    """Group the asks that write to Git by repository, even if its URL has several spellings.
+    """Group the asks that write to Git by repository, even if its URL is spelled in several ways.
 
     With `--only-repository`, the asks for other repositories are left out.
     """
@@ -354,10 +355,11 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
 
 
 def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
-    """Return a warning if `--only-repository` excludes all Applications. It names them and their
-    repositories.
+    """Return a warning if `--only-repository` excludes all Applications. The warning names them and
+    their repositories.
 
-    Excluding only some is not a mistake, because the pipeline runs once for each repository.
+    Excluding only some of them is not a mistake, because the pipeline runs once for each
+    repository.
     """
     if not job.only or not matched.asks:
         return ()
@@ -380,7 +382,7 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
     """Split each group of asks (images of Applications) by Git credentials, so that no Application
-    writes with the credentials of another.
+    writes with another Application's credentials.
     """
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:

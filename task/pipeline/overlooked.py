@@ -1,9 +1,9 @@
-"""Pure code that finds mistakes that would go unnoticed: annotations without effect, untracked
-images, and unknown names.
+"""Pure code that finds mistakes that would otherwise go unnoticed: annotations without effect,
+untracked images, and unknown names.
 
 A run that has no effect because of a mistake must not look successful. Each of the event's
-Applications gets its own warning. All others share one line, so that one team's typo does not fill
-every pipeline's log.
+Applications gets its own warning. All other Applications share one line, so that one team's typo
+does not fill every pipeline's log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Seen:
     @property
     def everyone(self) -> tuple[Tracker, ...]:
         """All Applications within the narrowing options."""
-        # Those with an image-list are in `annotated`, and the rest are HelmReleases.
+        # Applications with an image-list are in `annotated`, and the rest are HelmReleases.
         releases = (
             subscribed.application
             for subscribed in self.subscribed
@@ -58,7 +58,7 @@ class Seen:
         images: dict[str, Image] = {}
         for text in texts:
             for entry in parse_image_list(text):
-                if isinstance(entry, Entry):  # otherwise, it is the error of an unreadable entry
+                if isinstance(entry, Entry):  # otherwise, it is the error for an unreadable entry
                     images[entry.image.identity] = entry.image
         for subscribed in self.subscribed:
             for sub in subscribed.subscriptions:
@@ -70,8 +70,8 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     """Return warnings about annotations that have no effect, such as misspelled ones.
 
     An Application gets its own warnings if it uses one of the images, or if it does not have an
-    `image-list`. All other Applications share a single one. Without images, every Application with
-    subscriptions counts as using them.
+    `image-list`. All other Applications share a single warning. Without images, every Application
+    with subscriptions counts as using them.
     """
     identities = {image.identity for image in images} if images else None  # None: all images
     using_apps = set()  # the keys of the Applications that use one of the images
@@ -100,8 +100,8 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
 
 
 def _flaws_of(subscribed: Subscribed, identities: Collection[str] | None) -> list[Flaw]:
-    """Return the mistakes (flaws) in an Application's entries for these images, given by name
-    without tag. None means all entries.
+    """Return the mistakes (flaws) in an Application's entries for these images, which are given by
+    name without a tag. None means all entries.
     """
     flaws = []
     for flaw in subscribed.flaws:
@@ -113,7 +113,9 @@ def _flaws_of(subscribed: Subscribed, identities: Collection[str] | None) -> lis
 
 
 def _uses_any(subscribed: Subscribed, identities: Collection[str] | None) -> bool:
-    """Return whether an Application uses one of these images, or any image if it is None."""
+    """Return whether an Application uses one of these images, or any image at all if `identities`
+    is None.
+    """
     if identities is None:
         return bool(subscribed.subscriptions)
     return any(sub.entry.image.identity in identities for sub in subscribed.subscriptions)
@@ -127,11 +129,11 @@ def _doubt_warning(app: Application, key: str, why: Doubt) -> Problem:
 
 
 def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, ...]:
-    """Return at most one warning about these annotations, given as pairs (Application, annotation
-    key), of Applications that do not use the images.
+    """Return at most one warning about annotations of Applications that do not use the images. The
+    annotations are given as pairs (Application, annotation key).
 
-    It counts the Applications, and lists the first key of the first few. `what` completes the
-    sentence "3 other Applications have …".
+    The warning counts the Applications, and lists the first key of the first few. `what` completes
+    the sentence "3 other Applications have …".
     """
     first_keys: dict[str, str] = {}
     for app, key in keys:
@@ -160,7 +162,7 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
                 unreadable_texts.append(flaw.text)
 
     without_entry = {image.identity: image for image in images if image.identity not in tracked}
-    # an unreadable entry may match any image whose name is in its text
+    # an unreadable entry may match any image whose name appears in its text
     return tuple(
         image for image in without_entry.values() if not _is_mentioned(image, unreadable_texts)
     )
@@ -180,10 +182,10 @@ def untracked_problems(
     required: bool,
 ) -> tuple[Problem, ...]:
     """Return a warning for each of these untracked images (no Application uses them), with a hint
-    that names similar tracked images. If a match is `required`, it is an error.
+    that names similar tracked images. If a match is `required`, return errors instead.
 
-    `all_were_read`: the number of tracked images is known, because all Applications to consider
-    were read.
+    `all_were_read` means that all Applications to consider were read, so the number of tracked
+    images is known.
     """
     if not images:
         return ()
@@ -284,7 +286,8 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ from `name` by at most two characters. If there are
     none, return those with the same last part, such as `ghcr.io/acme/web` for `docker.io/web`.
     """
-    # Two names that differ by more than is allowed get LETTERS + 1: counting on would be slow.
+    # Two names that differ by more than is allowed get LETTERS + 1, because counting further would
+    # be slow.
     differences = {other: differ(name, other, LETTERS + 1) for other in names}
     similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)
     if similar:

@@ -1,4 +1,5 @@
-"""Runs a job: discover the Applications → match the images → decide and deliver → follow → report.
+"""Running a job: discover the Applications → match the images → decide and deliver → follow →
+report.
 
 The pipeline accesses the outside world only through `World`. All decisions are made by pure code
 that works on values. `scan` and `promote` pass their own function for matching. The steps after
@@ -72,7 +73,7 @@ def run(
     `match` returns what the run should update (asks), and `after` takes the steps after landing
     (the pushes). `plan` does the same as `run`, but predicts pushes instead of making them.
 
-    A shield against signals is added to `shielded`. The caller closes it once the report is
+    A shield against signals is added to `shielded`. The caller closes it after the report is
     published, so that a signal cannot cause the report to be lost.
     """
     began = world.now()
@@ -117,7 +118,7 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
     """Decide all asks, and land the resulting updates: push them to Git, or patch live Applications
     (those that are changed in the cluster).
 
-    Repositories are handled in parallel, and live Applications last. `look` finds the
+    Repositories are processed in parallel, and live Applications last. `look` finds the
     subscriptions of Applications that are not part of the run.
     """
     groups = by_login(by_repository(matched, job), world)
@@ -133,14 +134,14 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything for one repository, branch by branch.
 
-    `asks` are for this repository, with the same credentials. An ask is one image of an
+    `asks` are all for this repository, with the same credentials. An ask is one image of an
     Application, with the builds offered for it. `look` finds the subscriptions of Applications that
     are not part of the run. A failure does not affect other repositories: it becomes the asks'
     decision.
     """
     without_git = [settled_without_git(ask, job.terms, config_read=False) for ask in asks]
     decisions_without_git = [decision for decision in without_git if decision]
-    # If none of them changes Git, Git is not read. Otherwise, `deliver` decides all of them.
+    # If no ask changes Git, Git is not read. Otherwise, `deliver` decides all asks.
     if len(decisions_without_git) == len(asks):
         return Outcome(tuple(decisions_without_git))
     sub = asks[0].subscription
@@ -161,12 +162,12 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
 def _leave_out_refused(
     batches: Sequence[Batch], job: Job, world: World
 ) -> tuple[Outcome, list[Batch]]:
-    """Leave out the Applications that write to several branches, if the config of one of these
+    """Leave out the Applications that write to several branches if the config of one of these
     branches does not permit their update. Return the decisions about them, and the batches with all
     other asks.
 
-    `batches` has one batch for each base branch of a repository. Branches are written one by one,
-    so without this check, the first branch would get its half of an update before another branch
+    `batches` contains one batch for each base branch of a repository. Branches are written one by
+    one, so without this check, one branch could get its half of an update before another branch
     refuses the other half.
     """
     predicted = _predict_across_branches(batches, job, world)
@@ -179,9 +180,9 @@ def _leave_out_refused(
     for decision in predicted:
         refusal = refusals.get(decision.subscription.application.key)
         if refusal is None:
-            continue  # it is permitted on all its branches, so it is decided again when it lands
+            continue  # permitted on all its branches, so it is decided again when it lands
         if decision.verdict == "update":
-            # on a branch that does permit it; the other branch's refusal applies here too
+            # this branch permits the update, but the other branch's refusal applies here too
             decisions.append(replace(decision, judged=refusal))
         else:
             decisions.append(decision)
@@ -228,8 +229,8 @@ def report(
 ) -> Report:
     """Return the report of a run, with the decisions ordered by Application, then by alias.
 
-    It also has the run's exit code, which the errors determine. `--require-update` adds an error if
-    nothing was updated.
+    It also contains the run's exit code, which depends on the errors. `--require-update` adds an
+    error if nothing was updated.
     """
     decisions = _sorted_decisions(matched, done)
     rows: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place_in_report)
@@ -264,7 +265,7 @@ def report(
     waiting = sorted(done.waiting, key=lambda row: (row.application, row.alias, row.head, row.tag))
     return Report(
         command=job.command,
-        images=job.images or tuple(written_images),  # commands such as `scan` are not given any
+        images=job.images or tuple(written_images),  # commands such as `scan` are not given images
         considered=seen.considered,
         decisions=tuple(rows),
         commits=tuple(sorted(done.commits, key=_commit_order)),
@@ -287,7 +288,7 @@ def _sorted_decisions(matched: Matched, done: Outcome) -> list[Decision]:
     decisions = []
     for decision in _still_overridden(done.decisions):
         if decision.verdict == "update":
-            source = decision.source  # none if a deferred build is written instead of a promotion
+            source = decision.source  # empty if a deferred build is written instead of a promotion
         else:
             source = sources.get(decision.subscription.identity, decision.source)
         decisions.append(replace(decision, source=source))
@@ -302,10 +303,10 @@ def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions, with only those names in `overridden_by` that are still right.
+    """Return the decisions, keeping only the names in `overridden_by` that are still correct.
 
-    A refusal has the name of another entry there if that entry writes the refused version anyway.
-    The name is removed if that entry did not become an update.
+    A refusal has another entry's name there if that entry writes the refused version anyway. The
+    name is removed if that entry did not become an update.
     """
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [

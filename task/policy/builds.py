@@ -122,8 +122,8 @@ def superseded(
         return ""
 
     # If the strategy orders tags, it has already compared them, and the builds do not count. But
-    # after a rollback, it compares with an older tag. So here, the builds are compared too:
-    # otherwise, a repeated event would restore a tag that the rollback skipped.
+    # after a rollback, it has compared with an older tag, so the builds are also compared here.
+    # Otherwise, a repeated event would restore a tag that the rollback skipped.
     was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
@@ -282,8 +282,8 @@ def _newest_by_arrival(newest: Written | None, event: Written) -> Written | None
 
 
 def noted_failure(memory: Memory, version: str) -> Memory:
-    """Return an image's memory after the rollout of `version` failed. Git has since replaced that
-    version.
+    """Return an image's memory after the rollout of `version` failed. Git has a different version
+    by now.
     """
     failed = tuple(dict.fromkeys((version, *memory.failed)))
     return replace(memory, failed=failed[:MOST])
@@ -298,9 +298,9 @@ def rolled_back(
 ) -> Memory:
     """Return an image's memory after a rollback from the version `current` to the version `to`.
 
-    `passed` are the versions that it skipped. Repeated events do not restore them, or `current`.
-    `words` is the request, such as `previous`. It is stored with the version that it stood for, so
-    that a job that repeats the rollback finds it already done.
+    `passed` has the versions that the rollback skipped. Repeated events restore neither them nor
+    `current`. `words` is the request, such as `previous`. It is stored with the version that it
+    stood for, so that a job that repeats the rollback finds it already done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     skipped = dict.fromkeys((current.version, *passed, *memory.replaced))
@@ -395,7 +395,7 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
     """Return the hold that ends later, or the first one if they end at the same time."""
     if hold is None or other is None:
         return hold or other
-    if not hold.until:  # it never ends
+    if not hold.until:  # this hold never ends
         return hold
     other_is_later = not other.until or epoch_seconds(other.until) > epoch_seconds(hold.until)
     return other if other_is_later else hold
@@ -403,7 +403,7 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
 
 def apart(base: Memory, wanted: Memory) -> Memory:
     """Return what the memory branch has to store about an image: the wanted hold and the wanted
-    deferred build, each only if the base's memory has a different one.
+    deferred build, but only where they differ from the base's memory.
     """
     hold = wanted.hold if wanted.hold != base.hold else None
     deferred = wanted.deferred if wanted.deferred != base.deferred else None

@@ -99,8 +99,8 @@ def same(image: Image, current: Reading) -> bool:
     A target that has only a digest fully identifies the image, so an event with the same digest
     does not add a tag.
     """
-    # Not sound: some YAML reader reads the scalar as a number, so the tag differs even though the
-    # text is the same.
+    # If it is not sound, some YAML readers read the scalar as a number, so the tag differs even
+    # though the text is the same.
     if not current.sound:
         return False
     # If the target has a different repository, writing only the tag is not enough.
@@ -228,8 +228,8 @@ def young_until(since: str, seconds: int, now: str) -> str:
 
 
 def too_young(version: str, age: int, until: str) -> Verdict:
-    """Return the refusal of a version that is younger than `age` seconds, and is old enough at the
-    time `until`. If `until` is "", the version has no date.
+    """Return the refusal of a version that is younger than `age` seconds, and will be old enough at
+    the time `until`. If `until` is "", the version has no date.
     """
     if until:
         why = f"is younger than {span(age)}; it can be written from {readable(until)}"

@@ -60,10 +60,10 @@ class TagOrder:
         return any(group == VERSION_GROUP for group, _ in self.groups)
 
     def read(self, tag: str) -> Mapping[str, str | None] | None:
-        """Return the part of the tag that each of the pattern's groups matches, in order.
+        """Return the part of the tag that each group in the pattern matches, in order.
 
-        Return None if the pattern does not match. A group that did not participate is None. Without
-        a pattern, the whole tag is one unnamed part.
+        Return None if the pattern does not match. A group that did not participate is None. If
+        there is no pattern, the whole tag is one unnamed part.
         """
         if self.kind != "regexp":
             return {"": tag}
@@ -138,7 +138,7 @@ def parse_tag_order(text: str) -> TagOrder:
 
 
 def _sort_value(part: str | None, name: str) -> Any:
-    """Return the sort key of a tag's part, which the group `name` of the pattern matched.
+    """Return the sort key of the part of a tag that the group `name` matched.
 
     None, for a group that did not participate, sorts first.
     """
@@ -167,8 +167,8 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return the commit ID in a part of the tag that the order would compare by its numbers, or ""
-    if there is none. An alphabetical order does not compare numbers.
+    """Return the commit ID in a part of the tag whose numbers the order would compare, or "" if
+    there is none. An alphabetical order does not compare numbers.
     """
     if order.kind == "alphabetical":
         return ""
@@ -292,7 +292,7 @@ class Semver(Rules):
         else:
             why = f"{current} is newer than {tag}"
 
-        # If both are true, the text after the numbers made the difference. A tag-order could
+        # If both are true, the tags only differ in the text after the numbers. A tag-order could
         # compare the numbers in that text.
         have_same_numbers = new.finalize_version() == old.finalize_version()
         are_same_kind = bool(new.prerelease) == bool(old.prerelease)

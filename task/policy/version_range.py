@@ -21,8 +21,8 @@ _VERSION = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?",
     re.ASCII,
 )
-# All quantifiers are possessive, because backtracking would never find a match, and so that hostile
-# constraints are not slow.
+# All quantifiers are possessive: backtracking would never find a match, and would make hostile
+# constraints slow.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, but rejects such a number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
@@ -176,7 +176,7 @@ def _numbers_before_wildcard(numbers: Sequence[str | None]) -> list[str]:
 
 
 def _unparsable(part: str, text: str) -> Malformed:
-    """Return the error about a constraint, of which this part cannot be parsed."""
+    """Return the error about a constraint that contains this unparsable part."""
     where = f": {part.strip()[:200]!r} cannot be parsed" if part.strip() != text else ""
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
 
@@ -195,7 +195,9 @@ def _leading_parts(version: Version, count: int) -> tuple[int, ...]:
 
 
 def _greater(version: Version, term: Term) -> bool:
-    """`>1` excludes every 1.x, so it starts at 2.0.0. `>*` is `>0.0.0`."""
+    """Return whether the version is greater. `>1` excludes every 1.x, so it starts at 2.0.0. `>*`
+    is `>0.0.0`.
+    """
     if term.number_count in (_MAJOR, _MINOR):
         return _leading_parts(version, term.number_count) > _leading_parts(
             term.version, term.number_count
@@ -204,7 +206,9 @@ def _greater(version: Version, term: Term) -> bool:
 
 
 def _at_most(version: Version, term: Term) -> bool:
-    """`<=1.2` includes all of 1.2.x. `<=*` is `<=0.0`."""
+    """Return whether the version is at most the term's. `<=1.2` includes all of 1.2.x. `<=*` is
+    `<=0.0`.
+    """
     if term.number_count == _PATCH:
         return version <= term.version
     count = term.number_count or _MINOR
@@ -212,7 +216,9 @@ def _at_most(version: Version, term: Term) -> bool:
 
 
 def _not_equal(version: Version, term: Term) -> bool:
-    """`!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the same pre-release."""
+    """Return whether the version differs. `!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the
+    same pre-release.
+    """
     if term.number_count not in (_MAJOR, _MINOR):
         return version != term.version
     if _leading_parts(version, term.number_count) != _leading_parts(
@@ -223,12 +229,14 @@ def _not_equal(version: Version, term: Term) -> bool:
 
 
 def _equal(version: Version, term: Term) -> bool:
-    """`=1.2` is `~1.2`."""
+    """Return whether the version is equal. `=1.2` is `~1.2`."""
     return version == term.version if term.number_count == _PATCH else _tilde(version, term)
 
 
 def _tilde(version: Version, term: Term) -> bool:
-    """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
+    """Return whether the version is in a tilde range. `~1.2` fixes the minor version, and `~1`
+    fixes the major version. `~0.0.0` and `~*` have no upper bound.
+    """
     fixed = _MAJOR if term.number_count == _MAJOR else _MINOR
     if term.number_count in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
         fixed = 0  # no part has to be equal
@@ -238,9 +246,10 @@ def _tilde(version: Version, term: Term) -> bool:
 
 
 def _caret(version: Version, term: Term) -> bool:
-    """`^` fixes all parts up to the first one that is not zero.
+    """Return whether the version is in a caret range, which fixes all parts up to the first one
+    that is not zero.
 
-    `^0` fixes the major version, `^0.0` the minor, and `^*` admits only 0.0.0.
+    `^0` fixes the major version, `^0.0` also fixes the minor version, and `^*` admits only 0.0.0.
     """
     if term.version.major or term.number_count == _MAJOR:
         fixed = _MAJOR

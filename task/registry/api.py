@@ -34,7 +34,7 @@ from task.secret import Secret
 from task.urls import origin, split
 
 AT_ONCE = 8  # simultaneous requests to a registry
-# seconds without requests to a registry that is down, so that many queries fail immediately
+# seconds without requests to a registry that is down, so that queries fail immediately
 DOWN = 30.0
 LIMITS = Limits(
     total=60.0,
@@ -65,13 +65,13 @@ class RegistryApi:
         self._request_slots = BoundedSemaphore(AT_ONCE)
         self._lock = Lock()
         self._first_request = Lock()
-        self._http: Http | None = None  # for the first URL that responded
+        self._http: Http | None = None  # the client for the first URL that responded
         self._token_servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: Mapping[str, Mapping[str, str]] = {}
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._token_locks: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next_start = 0.0  # when the next request may start
-        # why the registry is down, and until when that is assumed
+        # why the registry is down, and until when we assume that it is
         self._down: tuple[TaskError, float] | None = None
 
     def ask(
@@ -87,8 +87,8 @@ class RegistryApi:
         Return the response if its status is 200, 404, or in `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
-        response. For a while (`DOWN`) after a registry could not be reached or its rate limit was
-        exceeded, the same error is raised without a request.
+        response. After a registry could not be reached, or its rate limit was exceeded, the same
+        error is raised without a request for a while (`DOWN`).
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
@@ -101,13 +101,13 @@ class RegistryApi:
                 self._challenges = accepted_schemes
             self._drop_rejected_token(repository, login, sent_login)
             new_login = self._login_headers(repository, login)
-            if new_login and new_login != sent_login:  # else the answer would be the same
+            if new_login and new_login != sent_login:  # otherwise, the response would be the same
                 answer = self._send(method, url, {**headers, **new_login})
 
         if answer.status in (200, 404, *expected):
             return answer
         error = registry_error_for(self.endpoint.name, repository, answer, login)
-        if answer.status == 429:  # so that the other requests of the run fail at once
+        if answer.status == 429:  # so that the run's other requests fail immediately
             self._down = (error, time.monotonic() + DOWN)
         raise error
 
@@ -120,7 +120,7 @@ class RegistryApi:
     def _send(self, method: str, url: str, headers: Headers) -> Response:
         """Send the request once the limits allow it, and return the response.
 
-        Raises `RegistryError` and its subclasses if there is none.
+        Raises `RegistryError` or a subclass if there is no response.
         """
         with self._request_slots:
             self._wait_for_turn()
@@ -130,15 +130,13 @@ class RegistryApi:
                 return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
                 problem = no_answer_error(self.endpoint.name, error)
-                # any other error is about this response, such as one that is too large
+                # any other error is about this response only: it may be too large, for example
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
                     self._down = (problem, time.monotonic() + DOWN)
                 raise problem from None
 
     def _wait_for_turn(self) -> None:
-        """Wait, so that the registry gets no more requests per second than registries.conf
-        allows.
-        """
+        """Wait as needed to limit the requests per second to what registries.conf allows."""
         if not self.endpoint.limit:
             return
         with self._lock:
@@ -148,8 +146,8 @@ class RegistryApi:
         shutdown.sleep(start - now)
 
     def _send_to_registry(self, method: str, url: str, headers: Headers) -> Response:
-        """Send the request to the one of the registry's URLs (https or http) that responds, and
-        return the response.
+        """Send the request to whichever of the registry's URLs (https or http) responds, and return
+        the response.
         """
         if self._http is None:
             with self._first_request:
@@ -166,7 +164,7 @@ class RegistryApi:
                 raise error
 
     def _send_first_request(self, method: str, url: str, headers: Headers) -> Response:
-        """Send the first request, which detects whether the registry uses https or http, and return
+        """Send the first request, which shows whether the registry uses https or http, and return
         the response.
 
         It never includes credentials, because the registry has not requested them yet.
@@ -193,7 +191,7 @@ class RegistryApi:
             is_busy = answer.status == 429 or answer.status >= 500
             return http.ask(method, url, headers=headers) if is_busy else answer
 
-        # there is only one URL, or none has responded: then try the first one again
+        # there is only one URL, or none has responded: try the first one (again)
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
@@ -202,7 +200,7 @@ class RegistryApi:
     def _client(self, base: str, *, on_registry: bool = True) -> Http:
         """Return an HTTP client for the registry or a token server at the URL `base`.
 
-        The registry's own settings about certificates and proxies apply only `on_registry`: on the
+        The registry's own settings for certificates and proxies apply only `on_registry`: on the
         registry's own host.
         """
         return Http(
@@ -217,9 +215,9 @@ class RegistryApi:
     # Logins
 
     def _login_headers(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """Return the authentication headers for a repository: with a bearer token, or with the
-        password. They are {} if the registry has not requested any yet, or only a password, which
-        the login does not have.
+        """Return the authentication headers for a repository, with a bearer token or the password.
+        They are {} if the registry has not requested any yet, or if it accepts only a password and
+        the login does not have one.
         """
         accepted_schemes = self._challenges  # the parameters of "bearer" and "basic", if accepted
         challenge = accepted_schemes.get("bearer")
@@ -228,7 +226,8 @@ class RegistryApi:
             return {}
         if login and login.token:
             return bearer(login.token)
-        # Prefer a token to the password itself, if the token server is allowed to get the password.
+        # Prefer a token over the password itself, if the token server is allowed to get the
+        # password.
         if login and login.password and accepts_password:
             realm = challenge.get("realm", "") if challenge else ""
             may_fetch_token = challenge is not None and trusts(self._base, realm, login)
@@ -244,12 +243,12 @@ class RegistryApi:
         login: RegistryLogin | None,
         sent_login: Headers,
     ) -> None:
-        """Drop the repository's token after a rejected request with the headers `sent_login`. The
-        token may have expired early.
+        """Drop the repository's token after a request with the headers `sent_login` was rejected.
+        The token may have expired early.
         """
         key = (repository, login)
         token = self._tokens.get(key)
-        # if it is not the token that was sent, another thread has already renewed it
+        # if this is not the token that was sent, another thread has already renewed it
         if token is not None and sent_login == bearer(token.text):
             self._tokens.pop(key, None)
 
@@ -259,7 +258,8 @@ class RegistryApi:
         repository: str,
         login: RegistryLogin | None,
     ) -> Secret:
-        """Return the bearer token for a repository. Fetch it if it is not known or no longer valid.
+        """Return the bearer token for a repository. Fetch one if there is none, or if it is no
+        longer valid.
 
         `challenge` has the parameters from the registry's response: the URL of the token server
         (`realm`), and its name for the registry (`service`).
@@ -295,7 +295,9 @@ class RegistryApi:
 
 
 def no_answer_error(name: str, error: NoAnswerError) -> RegistryError:
-    """Return the error for a registry that did not respond. `name` is its name in image names."""
+    """Return the error for a registry that did not respond. `name` is the registry's name in image
+    names.
+    """
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
@@ -323,7 +325,7 @@ def registry_error_for(
     code = _code(answer)
     shown = f"{status} {code}" if code else str(status)
 
-    if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
+    if status == 429 or code == "TOOMANYREQUESTS":  # this code is in OCI's specification
         seconds = retry_after(answer)
         wait = "" if seconds is None else f"; retry after {seconds:.0f} s"
         hint = "send fewer requests (limit in registries.conf), or run it again later"

@@ -1,4 +1,4 @@
-"""Fetches bearer tokens, once per repository, and sends the registry's credentials only to allowed
+"""Fetches bearer tokens, once per repository. Sends the registry's credentials only to allowed
 servers.
 
 Most registries follow Docker's documentation: GET realm?service=…&scope=… with the credentials as
@@ -34,7 +34,7 @@ from task.urls import origin, split
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
 # Seconds: a token's lifetime if the server does not specify it (from Docker's documentation), and
-# how long before its expiry it is renewed.
+# how long before its expiry a token is renewed.
 _SHORTEST = 60.0
 _LEEWAY = 10.0
 _CLIENT = "image-update"
@@ -48,8 +48,8 @@ _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
     re.ASCII,
 )
-# Registries whose token server has a different name, according to their documentation: (registry,
-# token server), full names.
+# Registries whose token server has a different name, according to their documentation. Each pair
+# has patterns for the full names: (registry, token server).
 _PAIRS = (
     (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
     (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
@@ -115,7 +115,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
     if login and not trusts(base, realm, login):
         problem = "the credentials are not sent to that server"
         hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
-        if is_encrypted:  # then only the host is not trusted
+        if is_encrypted:  # so only the host is not trusted
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"
                 f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
@@ -146,7 +146,7 @@ def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
 
 def _is_encrypted_enough(base: str, realm: str) -> bool:
     """Return whether the token server at the URL `realm` uses https, or uses http on the same host
-    as the registry at the URL `base`, which also uses http.
+    as the registry at the URL `base`, and the registry also uses http.
     """
     if realm.startswith("https://"):
         return True
@@ -160,10 +160,11 @@ def _host(url: str) -> str:
 
 def may_get_login(registry: str, token_server: str) -> bool:
     """Return whether a registry's credentials may be sent to a token server that the user has not
-    listed: the registry itself, or a pair that is documented. Both are hosts without ports.
+    listed: the registry itself, or one in a documented pair. `registry` and `token_server` are
+    hosts without ports.
 
-    Otherwise, anyone who controls a registry's responses could name their own server, and get the
-    credentials.
+    Without this check, anyone who controls a registry's responses could name their own server and
+    get the credentials.
     """
     if not token_server:
         return False
@@ -177,14 +178,14 @@ def may_get_login(registry: str, token_server: str) -> bool:
 
 def may_be_asked(registry: str, token_server: str) -> bool:
     """Return whether a token server may be contacted at all: a public registry must not send us to
-    an address in our network. Both are hosts without ports.
+    an address in our network. `registry` and `token_server` are hosts without ports.
 
-    Only IP addresses are checked. A name is only resolved when it is used.
+    Only IP addresses are checked. Names are not resolved until they are used.
     """
     server_ip = _ip_address(token_server)  # None for a name
     if registry == token_server or server_ip is None or server_ip.is_global:
         return True
-    # The token server has a private address, so the registry must have one, too.
+    # The token server has a private address, so the registry must also have one.
     registry_ip = _ip_address(registry)
     if registry_ip is None or registry_ip.is_global:
         return False
@@ -195,7 +196,7 @@ def may_be_asked(registry: str, token_server: str) -> bool:
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address that a host is, or None if the host is a name."""
+    """Return a host as an IP address, or None if the host is a name."""
     host = host.strip("[]").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
@@ -227,7 +228,7 @@ def fetch(
     try:
         answer = _ask(client_for(realm), realm, parameters, login)
     except NoAnswerError as error:
-        # a wrong certificate or address does not go away on its own
+        # a wrong certificate or address does not fix itself
         is_permanent = error.kind in ("tls", "redirect")
         error_type = RegistryAccessError if is_permanent else RegistryDownError
         raise error_type(
@@ -251,7 +252,7 @@ def _token_in(answer: Response) -> BearerToken | None:
     """Return the token in a token server's response, or None if there is none."""
     try:
         data: Any = answer.json()
-        # `access_token` is OAuth2's name, and ACR only returns that
+        # `access_token` is OAuth2's name, and ACR returns only that
         text = data.get("token") or data.get("access_token")
         lifetime = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
@@ -295,7 +296,7 @@ def _ask(
 ) -> Response:
     """Request a bearer token from a token server, and return its response.
 
-    If the login has a refresh token, exchange that, else log in with its password, if any.
+    If the login has a refresh token, exchange it. Otherwise, log in with the password, if any.
     """
     refresh_token = _refresh_token_of(login)
     if refresh_token:

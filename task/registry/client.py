@@ -1,6 +1,6 @@
 """Answers queries about images from all registries of a run.
 
-The same query is sent only once.
+A query that succeeded is not sent again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Registry:
         *,
         entries: Sequence[RegistryConf] = (),  # entries of registries.conf
         ca: str = "",  # PEM text: authorities to trust in addition to the machine's
-        cache_dir: str = "",  # AnswerCache's folder
+        cache_dir: str = "",  # the folder of `AnswerCache`
         limits: Limits = LIMITS,  # limits for one response
     ) -> None:
         self._logins = logins
@@ -51,13 +51,13 @@ class Registry:
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
-        # by `_subject`: the facts that are known about an image, and an answer with them
+        # by `_subject`: which facts are known about an image, and an answer with them
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return an answer for each question about an image, in order.
 
-        Questions about the same image are combined, and those about different images are answered
+        Questions about the same image are combined. Questions about different images are answered
         in parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
         has an `error`, a `RegistryError` or a subclass. `platforms` are all of an image's
         platforms. `created` and `labels` are from its newest member for a wanted platform.
@@ -67,20 +67,20 @@ class Registry:
             by_subject.setdefault(self._subject(question), []).append(question)
         groups = list(by_subject.values())  # each has the questions about one image
 
-        # Each registry has its own limit on simultaneous requests, so each registry gets some
+        # Each registry has its own limit on simultaneous requests, so more registries get more
         # threads.
         hosts = {group[0].image.registry for group in groups}
         thread_count = min(_MOST_THREADS, AT_ONCE * len(hosts))
         answers: dict[Question, Answer] = {}  # `_answer_group` fills it
         in_threads(lambda group: self._answer_group(group, answers), groups, thread_count)
-        shutdown.check()  # after a signal, answers are errors
+        shutdown.check()  # after a signal, the answers are errors
         self._save()
         return {question: answers[question] for question in questions}
 
     def repository(self, image: Image, secret: str = "", namespace: str = "") -> ImageRepository:
         """Return the image's repository, with its credentials. It is created on first use.
 
-        `secret` is the image's `pull-secret` annotation, or "", and `namespace` the Application's.
+        `secret` is the image's `pull-secret` annotation, or "". `namespace` is the Application's.
         """
         # `conf` is the image's entry in registries.conf, or None
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
@@ -116,8 +116,8 @@ class Registry:
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """Return a key that is equal for questions about the same image with the same credentials
-        and platforms, which may differ in the wanted facts.
+        """Return a key that is equal for questions about the same image, credentials, and
+        platforms. The wanted facts may differ.
         """
         image = question.image
         login = (question.secret, question.namespace) if question.secret else ()
@@ -129,8 +129,8 @@ class Registry:
     def _answer_group(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
         """Add the answers to these questions, which are all about one image, to `answers`.
 
-        Known facts are kept for the whole run, so that decisions are consistent. Only the others
-        are queried.
+        Known facts are kept for the whole run, so that decisions are consistent. Only the other
+        facts are queried.
         """
         subject = self._subject(questions[0])
         facts = frozenset(fact for question in questions for fact in question.facts)
@@ -145,7 +145,7 @@ class Registry:
             answers[question] = _part_of_answer(answer, question)
 
     def _query(self, question: Question, facts: tuple[str, ...]) -> Answer:
-        """Query the registry for these facts about the question's image. An error is the answer's
+        """Query the registry for these facts about the question's image. Errors become the answer's
         `error`.
         """
         image = question.image
@@ -153,7 +153,7 @@ class Registry:
             return Answer(digest=image.digest)
         try:
             repository = self.repository(image, question.secret, question.namespace)
-            if "tags" in facts:  # a question about the repository, without other facts
+            if "tags" in facts:  # a question about the repository, which never includes other facts
                 return Answer(tags=repository.tags())
             return find(repository, image, facts, question.platforms)
         except TaskError as error:
@@ -165,13 +165,13 @@ class Registry:
 
 
 def _with_facts_from(new_answer: Answer, answer: Answer, facts: Collection[str]) -> Answer:
-    """Return the earlier answer with these facts from the new answer.
+    """Return the earlier answer, with these facts taken from the new answer.
 
     If the new answer is an error, or the image does not exist, return the new answer instead.
     """
     if new_answer.error or not new_answer.exists:
         return new_answer
-    # both answers exist, so "exists" has the same value in both
+    # the image exists in both answers, so "exists" has the same value in both
     new_facts = {fact: getattr(new_answer, fact) for fact in facts if fact != "exists"}
     return replace(answer, **new_facts)
 

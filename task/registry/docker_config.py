@@ -1,7 +1,7 @@
-"""Logins in Docker's config file, which podman, Tekton, and GitLab also use, and in options.
+"""Logins from options, and from Docker's config file, which podman, Tekton, and GitLab also use.
 
 Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman), or hosts
-with `*` (which the kubelet accepts in pull secrets). The longest matching key wins. Messages never
+with `*` (as the kubelet accepts in pull secrets). The longest matching key wins. Messages never
 quote a value, because most are secrets.
 """
 
@@ -39,8 +39,8 @@ class RegistryLogin:
     password: Secret = _NOTHING
     identity: Secret = _NOTHING
     token: Secret = _NOTHING
-    origin: str = ""  # the credentials' source, for messages
-    hosts: frozenset[str] = frozenset()  # hosts that the user set it for, without ports
+    origin: str = ""  # where the credentials are from, for messages
+    hosts: frozenset[str] = frozenset()  # the hosts, without ports, that the user set it for
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DockerConfig:
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     """Parse Docker's config file, or its older form without `auths`. Raises `Malformed`.
 
-    `origin` is where the file is from, for messages about its logins.
+    `origin` says where the file is from, in messages about its logins.
     """
     try:
         data = parsed_json(text.removeprefix("\ufeff"))
@@ -90,8 +90,8 @@ def _auths_in(data: Mapping[str, Any]) -> Any:
 
 
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
-    """Return the logins by key, each with its `hosts` set: the hosts of all keys that have the same
-    login, because the user trusts all of them with it. Keys without a login are omitted.
+    """Return the logins by key, each with `hosts` set to the hosts of all keys with the same login,
+    because the user trusts all of these hosts with it. Keys without a login are omitted.
     """
     keys_by_login: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
@@ -106,8 +106,8 @@ def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, Registr
 
 
 def normal(key: str) -> str:
-    """Normalize a key of a config file, or a registry's host: without a scheme and an API version,
-    and with `docker.io` for Docker Hub. `https://index.docker.io/v1/` becomes `docker.io`.
+    """Normalize a key of a config file, or a registry's host: remove the scheme and the API
+    version, and use `docker.io` for Docker Hub. `https://index.docker.io/v1/` becomes `docker.io`.
     """
     key = key.strip()
     url = split(key if "://" in key else f"//{key}")
@@ -117,7 +117,7 @@ def normal(key: str) -> str:
 
 
 def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
-    """Return the key of a config file that fits `registry/repository` best, or None.
+    """Return the key of a config file that best fits `registry/repository`, or None if none does.
 
     A key without `*` wins, then the longest path, then the longest key.
     """
@@ -131,7 +131,7 @@ def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
 
 
 def hosts_of(keys: Iterable[str]) -> frozenset[str]:
-    """Return the hosts in keys, without ports. A pattern is not a host."""
+    """Return the hosts in keys, without ports. Patterns are omitted."""
     return frozenset(split(f"//{normal(key)}").host.strip("[]") for key in keys if "*" not in key)
 
 
@@ -143,7 +143,8 @@ def _covers(key: str, name: str) -> bool:
     host, _, path = name.partition("/")
     matches_host = key_host == host
     if "*" in key_host:
-        # as in the kubelet, `*` matches within one label of a hostname, and the port must be equal
+        # as in the kubelet, `*` matches within a single label of a hostname, and the ports must be
+        # equal
         patterns = key_host.split(".")
         labels = host.split(".")
         matches_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
@@ -153,8 +154,8 @@ def _covers(key: str, name: str) -> bool:
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """Return the login from the entry with this key in `auths`, or None for an empty entry. Raises
-    `Malformed`.
+    """Return the login from the entry with this key in `auths`, or None if the entry is empty.
+    Raises `Malformed`.
 
     Docker writes an empty entry if a credential helper has the credentials.
     """
@@ -192,7 +193,8 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
 def _decoded_auth(auth: str) -> str:
     """Return the text in a base64-encoded `auth` value, or "" if it is not valid base64."""
     auth = auth.strip()
-    padding = "=" * (-len(auth) % 4)  # base64 comes in groups of four, but some omit the "="
+    # base64 comes in groups of four, but some programs omit the "="
+    padding = "=" * (-len(auth) % 4)
     try:
         return b64decode(auth + padding, validate=True).decode()
     except ValueError:
@@ -200,18 +202,20 @@ def _decoded_auth(auth: str) -> str:
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:
-    """Return a JSON object, or {} for null. Raises `Malformed`, which mentions `what` it is."""
+    """Return a JSON object, or {} for null. For any other value, raises `Malformed`, whose message
+    says `what` it is.
+    """
     if not isinstance(data, dict | None):
         raise Malformed(f"{what} is not a JSON object")
     return data or {}
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """Read Docker's config files, which are in several places, and return them, the most explicit
-    first.
+    """Read Docker's config files from all the places where they may be. Return the most explicit
+    file first.
 
-    Raises `RegistryAccessError` for an invalid file, or one that the user has set and that cannot
-    be read.
+    Raises `RegistryAccessError` for an invalid file, and for an unreadable file that the user has
+    set.
     """
     configs: list[DockerConfig] = []
     # GitLab's variable, which contains the file's content
@@ -224,11 +228,11 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         real_path = os.path.realpath(path)
         if real_path in read_paths or not os.path.isfile(real_path):
             continue
-        # A shared home may contain another user's file, which is skipped. But a file set by the
-        # user must be readable.
+        # A shared home may contain another user's file, which is skipped. But a file that the user
+        # has set must be readable.
         if not set_by_user and not os.access(real_path, os.R_OK):
             continue
-        read_paths.add(real_path)  # through links, several places may have the same file
+        read_paths.add(real_path)  # because of links, several places may have the same file
         text = text_of(
             path,
             "cannot read Docker's config",
@@ -245,7 +249,8 @@ def password_of(
     password_file: str,
     environ: Mapping[str, str],
 ) -> RegistryLogin | None:
-    """Return the login from `--registry-username` and the password file or variable, or None.
+    """Return the login from `--registry-username` and the password file or variable, or None if
+    none is set.
 
     Raises `UsageError` if the username or password is missing, or two passwords are set.
     """
@@ -281,7 +286,7 @@ def password_of(
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each possible config file of Docker, and whether the user set it."""
+    """Yield the path of each place where Docker's config file may be, and whether the user set it."""
     auth_file = environ.get("REGISTRY_AUTH_FILE", "").strip()
     docker_config = environ.get("DOCKER_CONFIG", "").strip()
     home = environ.get("HOME", "").strip()
@@ -319,8 +324,8 @@ def text_of(
 ) -> str:
     """Return the text in a file of at most `most` bytes.
 
-    If it cannot be read, raise an error of the class `error`, whose message consists of `what`, the
-    path, and the reason.
+    If it cannot be read, raises an `error` whose message consists of `what`, the path, and the
+    reason.
     """
     try:
         return read_text(path, most)

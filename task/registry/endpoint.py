@@ -43,16 +43,16 @@ _SORTED = (
 
 @dataclass(frozen=True)
 class RegistryConf:
-    """An entry of the file."""
+    """An entry of registries.conf."""
 
     name: str = ""
     api_url: str = ""  # without a trailing slash
     prefix: str = ""  # "" is Docker Hub
-    # accepted without effect: AIU requests /v2/ first, but here the first request does the same
+    # accepted, but has no effect: AIU requests /v2/ first, but here the first request does that job
     ping: bool = True
     credentials: CredentialSource | None = None
     credsexpire: float = 0.0  # seconds; 0 means never
-    insecure: bool = False  # whether any certificate is accepted
+    insecure: bool = False  # accept any certificate
     defaultns: str = ""
     limit: int = 0  # requests per second; 0 means no limit
     default: bool = False
@@ -97,9 +97,9 @@ def find_registry(
 ) -> RegistryConf | None:
     """Return the entry of registries.conf for an image, or None if there is none.
 
-    An entry whose prefix is the registry wins, then the longest prefix that the image's name begins
-    with (AIU since v0.17). An image name without a registry (not `has_registry`) belongs to the
-    entry with `default: true`, else to Docker Hub.
+    An entry whose prefix is the registry wins, then the entry with the longest prefix that the
+    image's name begins with (AIU since v0.17). An image name without a registry (not
+    `has_registry`) belongs to the entry with `default: true`, or else to Docker Hub.
     """
     if not has_registry:
         for entry in entries:
@@ -117,7 +117,7 @@ def find_registry(
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
+    """Convert a Go duration to seconds: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
     without_sign = text.strip().removeprefix("+")
     if without_sign == "0":
         return 0.0
@@ -162,10 +162,10 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
 
 
 def _refuse_sorting(value: Any, what: str) -> None:
-    """Raise `Malformed` unless an entry's `tagsortmode` is `none` or missing. `what` is the entry,
-    for the message.
+    """Raise `Malformed` unless an entry's `tagsortmode` is `none` or missing. `what` names the
+    entry in the message.
     """
-    mode = "?"  # for a value that is not a string, which is an error below
+    mode = "?"  # for values that are not strings, which are rejected below
     if isinstance(value, str | None):
         mode = value or "none"
     if mode.lower() == "none":
@@ -218,7 +218,7 @@ def _flag(text: str) -> bool:
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise Malformed(f"{text[:50]!r} is not a number of requests per second")
-    return int(text[:9])  # more digits would be as good as no limit
+    return int(text[:9])  # with more digits, there might as well be no limit
 
 
 def _certificates(text: str) -> str:
@@ -246,7 +246,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _refuse_unknown_keys(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
-    """Raise `Malformed` for a key that is not `known`. `what` is the entry, for the message."""
+    """Raise `Malformed` for a key that is not `known`. `what` names the entry in the message."""
     for key in data:
         if key not in known:
             raise Malformed(
@@ -277,7 +277,7 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        """Whether the registry is on this machine, so that a proxy is not used."""
+        """Whether the registry is on this machine, so that no proxy is used."""
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
@@ -299,11 +299,11 @@ def place_of(
     registries.conf, or None.
 
     `entries` are all entries of registries.conf. `ca` is PEM text: certificate authorities to trust
-    in addition to the machine's. `authorities` reads an entry's `ca_file`; its errors are not
+    in addition to the machine's. `authorities` reads an entry's `ca_file`. Its errors are not
     caught.
     """
-    # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true` is
-    # for the second form.
+    # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true`
+    # is for the latter form.
     first_part = image.name.partition("/")[0]
     has_registry = image.registry != HUB or normal(first_part) == HUB
     conf = find_registry(entries, image.registry, image.repository, has_registry=has_registry)
@@ -311,7 +311,7 @@ def place_of(
         return _unconfigured_endpoint(image.registry, ca), image.repository, None
 
     name = image.registry
-    if not has_registry:  # the entry may be for another registry, with `default: true`
+    if not has_registry:  # with `default: true`, the entry may be for another registry
         name = conf.prefix or HUB
     certificates = [ca, conf.ca_data, authorities(conf)]
     endpoint = Endpoint(
@@ -325,7 +325,7 @@ def place_of(
 
 
 def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
-    """Return a registry that registries.conf does not mention, according to Docker's rules.
+    """Return the endpoint of a registry that registries.conf does not mention, by Docker's rules.
 
     `ca` is PEM text: certificate authorities to trust in addition to the machine's.
     """
@@ -337,11 +337,11 @@ def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
 
 
 def _repository_in(conf: RegistryConf, image: Image) -> str:
-    """Return the name of the image's repository in the registry of this entry of registries.conf.
-    For example, `nginx` is `library/nginx` on Docker Hub.
+    """Return the name of the image's repository in the registry that this entry of registries.conf
+    is for. For example, `nginx` is `library/nginx` on Docker Hub.
     """
     repository = image.repository
-    if image.registry == HUB:  # it may have been added to a short name
+    if image.registry == HUB:  # `library/` may have been added to a short name
         repository = repository.removeprefix("library/")
     if "/" in repository:
         return repository

@@ -1,8 +1,8 @@
 """Answers a query about an image with as few requests as possible.
 
-`exists` and `digest` take one HEAD, and `digest` needs no request if the image reference has a
+`exists` and `digest` take one HEAD, but `digest` takes no request if the image reference has a
 digest. `platforms` takes the manifest and, for a single image, the config. `created` and `labels`
-take the manifest and the config, and for an index those of every wanted member. (Docker Hub counts
+take the manifest and the config or, for an index, those of every wanted member. (Docker Hub counts
 a GET of a manifest as a pull, but not a HEAD.)
 """
 
@@ -24,7 +24,7 @@ from task.registry.manifest import (
 )
 from task.registry.repository import ImageRepository
 
-_MOST = 64  # images of an index, and manifests read to find them
+_MOST = 64  # limit for an index's images, and for the manifests read to find them
 _IN_CONFIG = frozenset(("created", "labels"))
 _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
@@ -38,9 +38,9 @@ def find(
     """Return an answer with these facts about an image, such as "digest" or "created". The answer
     may include other facts, which may be incomplete.
 
-    An index has several images, for different platforms. `created` and `labels` are then those of
-    the newest image for one of the wanted `platforms`. A missing image is `Answer(exists=False)`.
-    Raises `RegistryError` and its subclasses.
+    An index has images for several platforms: its `created` and `labels` are those of the newest
+    image for one of the wanted `platforms`. A missing image is `Answer(exists=False)`. Raises
+    `RegistryError` and its subclasses.
     """
     needs_manifest = bool(_IN_MANIFEST & set(facts))
     if not needs_manifest:
@@ -80,7 +80,8 @@ def _configs(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> list[tuple[Member, Config]]:
-    """Return those images of a manifest whose configs are needed for these facts, with the configs.
+    """Return the images of a manifest whose configs are needed for these facts, each with its
+    config.
 
     A mirror may omit some members of an index. Raises `RegistryError` only if all wanted members
     are missing.
@@ -89,7 +90,7 @@ def _configs(
     wanted_members = [
         member
         for member in _images_of(repository, digest)
-        # if the platform is not in the index, only the config has it
+        # if the index does not have the platform, only the config does
         if not member.platform or (needs_configs and is_wanted_platform(platforms, member.platform))
     ]
     members_with_configs = []
@@ -107,8 +108,8 @@ def _configs(
 
 
 def _without_manifest(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
-    """Return the answer about an image's existence and digest, usually with one HEAD request or
-    none.
+    """Return the answer about an image's existence and digest. This usually takes one HEAD request
+    or none.
     """
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
@@ -116,7 +117,7 @@ def _without_manifest(repository: ImageRepository, image: Image, facts: Collecti
     digest = repository.head(reference)  # "" if the registry does not send it in a header
     if digest is None:
         return Answer(exists=False)
-    if not digest and "digest" in facts:  # then the manifest has to be read and hashed
+    if not digest and "digest" in facts:  # the manifest has to be read and hashed
         return Answer(digest=_read_manifest(repository, reference) or "")
     if digest and not image.digest:  # the digest is the tag's current one
         repository.memory.store_tag(image.tag, digest)
@@ -130,7 +131,7 @@ def _digest_with_members(
     check_existence: bool,
 ) -> str | None:
     """Return the image's digest, or None if the image does not exist. Afterwards, the cache has the
-    members of its manifest: the image itself, or the images in its index.
+    members of the image's manifest: the image itself, or the images in its index.
 
     With `check_existence`, query the registry even for a known digest, because the image may have
     been deleted.
@@ -141,7 +142,7 @@ def _digest_with_members(
     if last_digest in cache.members:
         if image.digest and not check_existence:
             return last_digest
-        # one HEAD shows whether the image still exists, and the tag's current digest
+        # one HEAD shows whether the image still exists, and what the tag's digest is now
         current_digest = repository.head(reference)
         if current_digest is None or current_digest in cache.members:
             return current_digest
@@ -151,10 +152,10 @@ def _digest_with_members(
 
 
 def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
-    """Read the manifest of a tag or digest (`reference`) into the cache, and return its digest, or
-    None if the registry does not have it.
+    """Read the manifest of a tag or digest (`reference`) into the cache. Return its digest, or None
+    if the registry does not have the manifest.
 
-    `tag` is the tag to store the digest for, if any.
+    `tag` is the tag for which to store the digest, if any.
     """
     cache = repository.memory  # the known facts about the repository's images
     manifest = repository.manifest(reference)
@@ -169,9 +170,9 @@ def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -
 
 def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
     """Return the images of a manifest: the image itself, or the images in an index, in order. The
-    cache must have the manifest's members already, and then gets the images instead.
+    cache must already have the manifest's members. They are replaced with the images.
 
-    The members of an index may be indexes as well. Then their members replace them.
+    The members of an index may also be indexes. If so, their members replace them.
     """
     cache = repository.memory  # the known facts about the repository's images
     too_large = RegistryError(
@@ -202,7 +203,8 @@ def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
 
 def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
     """Return the images in the manifest with a member's digest (the member itself, or the members
-    of an index), or () if a mirror omitted the manifest. Read it if it is not in the cache.
+    of an index), or () if a mirror omitted the manifest. Read the manifest if it is not in the
+    cache.
     """
     members_by_digest = repository.memory.members
     if member.digest not in members_by_digest:
@@ -228,8 +230,8 @@ def _image_config(repository: ImageRepository, member: Member) -> Config | None:
             return None
         same_digest = (item for item in images if item.digest == member.digest)
         image = next(same_digest, member)
-    if member.digest not in configs:  # a manifest in the old schema has stored its config
-        config = Config()  # an artifact may have none
+    if member.digest not in configs:  # reading a manifest in the old schema also stores its config
+        config = Config()  # an artifact may have no config
         if image.config:
             config = read_config(repository.json_blob(image.config))
         config_with_date = replace(config, created=config.created or image.created)

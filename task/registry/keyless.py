@@ -1,8 +1,9 @@
 """Verifies keyless signatures, by the identity in a certificate from Sigstore's authority.
 
 The optional package `sigstore` checks the certificate, transparency log, and issuer, so this file
-is imported only if identities are required. In cosign's older formats, a signature only has the
-log's promise to record it. `sigstore` requires the proof, so it is fetched from the log.
+is imported only if identities are required. In cosign's older formats, a signature has only the
+log's promise to record it. `sigstore` requires proof that it was recorded, so that is fetched from
+the log.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Sigstore:
     """
 
     def __init__(self, log: Callable[[str], None], trust_root: str = "", url: str = "") -> None:
-        """`trust_root` is the path of a trusted root, and `url` the transparency log's address.
+        """`trust_root` is the path of a trusted root, and `url` is the transparency log's address.
 
         Raises `UsageError` if the file is not valid.
         """
@@ -89,7 +90,7 @@ class Sigstore:
 
 
 class Keyless:
-    """Accepts a keyless signature by any of these identities. Thread-safe."""
+    """Accepts a keyless signature from any of these identities. Thread-safe."""
 
     def __init__(
         self,
@@ -98,16 +99,18 @@ class Keyless:
         *,
         exact: bool = False,
     ) -> None:
-        """With `exact`, the subject of an identity has to be equal. Without, it is a glob."""
+        """With `exact`, the subject must equal the identity's. Otherwise, the identity's subject is
+        a glob.
+        """
         self._sigstore = sigstore
         self._identities = identities
         self._exact = exact
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
-        """Return the signer, and where the image was built, both according to the signature's
+        """Return the signer and where the image was built, according to the signature's
         certificate.
 
-        Raises `Malformed` if the signature is not valid or not by one of the identities, and
+        Raises `Malformed` if the signature is not valid or not from one of the identities, and
         `RegistryDownError` if the transparency log is down.
         """
         is_bundle = signature.form == "bundle"
@@ -127,7 +130,7 @@ class Keyless:
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
-            # in the message, only the first three identities
+            # the message has only the first three identities
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
@@ -154,7 +157,7 @@ class _IdentityPolicy:
         # a claim is the value of one of Fulcio's extensions, which have numbers
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
-        # older certificates have the issuer only in the old extension
+        # older certificates only have the issuer in the old extension
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
         for identity in self._identities:
             if issuer != identity.issuer:
@@ -197,7 +200,7 @@ def _claim(cert: Certificate, number: str) -> str:
 
 
 def _roots_and_log(path: str, url: str) -> tuple[TrustedRoot, str]:
-    """Return the roots of trust in a file, and the address of the transparency log: `url`, or if it
+    """Return the roots of trust in a file, and the address of the transparency log: `url` or, if it
     is "", the address in the file.
 
     Raises `UsageError` if the file is not valid.
@@ -225,7 +228,7 @@ def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _Iden
         return
     payload_type, payload = verifier.verify_dsse(bundle, policy)
     if dsse_encoding(payload_type, payload) != signature.content:
-        # readers of the bundle disagree: we have read one statement, and `sigstore` another
+        # parsers disagree about the bundle: we have read one statement, and `sigstore` another
         raise Malformed("a bundle has two statements")
 
 

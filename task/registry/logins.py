@@ -1,7 +1,7 @@
 """Finds a registry's login: from an annotation or registries.conf, from options, or from Docker's
 config files.
 
-If a configured source is unusable, that is an error, and no other source is tried. The owner of an
+An unusable configured source is an error: no other source is tried instead. The owner of an
 Application is not trusted: secrets in other namespaces, variables that the pipeline has not
 allowed, and scripts are rejected. Docker's credential helpers and `ext:` scripts run without a
 shell.
@@ -46,9 +46,9 @@ Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
-# Docker Hub's name in `docker login`, and so in credential helpers
+# Docker Hub's name in `docker login`, and therefore in credential helpers
 _HUB_SERVER = "https://index.docker.io/v1/"
-_NO_LOGIN = b"credentials not found"  # printed by every helper that uses docker-credential-helpers
+_NO_LOGIN = b"credentials not found"  # what every helper based on docker-credential-helpers prints
 _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 _NEVER_IN_A_USER = frozenset(" \"'{}[]")
 
@@ -66,10 +66,11 @@ class Logins:
         allow_exec: bool = False,
         namespace: str = "",
     ) -> None:
-        """`given` are logins from options, by registry or repository (`normal`).
+        """`given` has the logins from options, by registry or repository (see `normal`).
 
-        Annotations may use the variables in `allow_env` (registries.conf may use any), and the pull
-        secrets in the control plane's `namespace`. With `allow_exec`, both may use scripts.
+        Annotations may use the variables in `allow_env`, and the pull secrets in the control
+        plane's `namespace`. registries.conf may use any variable. With `allow_exec`, both
+        annotations and registries.conf may use scripts.
         """
         self._environ = environ
         self._option_logins = given or {}
@@ -90,7 +91,7 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from an Application's annotation `pull-secret`, whose value is `text`,
+        """Return the login from an Application's `pull-secret` annotation, whose value is `text`,
         for the repository at `host`. `namespace` is the Application's.
 
         Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
@@ -118,7 +119,9 @@ class Logins:
         return self._of_source(source, "credentials in registries.conf", expire, host, repository)
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login for a registry from options or Docker's config files, or None."""
+        """Return the login for a registry from options or Docker's config files, or None if there
+        is none.
+        """
         return self._from_cache((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _of_source(
@@ -132,16 +135,16 @@ class Logins:
         """Return the login from a source (a secret, a variable, or a script) for the repository at
         `host`.
 
-        It is kept for `expire` seconds (0: the whole run). `origin` is where the source is
-        configured, for messages.
+        The login is kept for `expire` seconds (0: the whole run). `origin` says where the source is
+        configured, in messages.
         """
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
                 "ext: credentials need --allow-exec",
                 hint="allow it, or use a secret or a variable",
             )
-        # A pull secret may have several logins, and a source for only one registry is ignored for
-        # others. For all other sources, the login does not depend on the repository.
+        # A pull secret may have several logins, and a source for one registry is ignored for all
+        # others. In all other cases, the login does not depend on the repository.
         depends_on_repository = source.kind == "pullsecret" or bool(source.registry)
         key = (source, host, repository) if depends_on_repository else (source,)
         return self._from_cache(
@@ -154,8 +157,8 @@ class Logins:
         expire: float,
         find: Callable[[], RegistryLogin | None],
     ) -> RegistryLogin | None:
-        """Return the login in the cache under this key, or if there is none, the result of `find`.
-        Keep that for `expire` seconds, or if that is 0, for the whole run.
+        """Return the cached login for this key or, if there is none, the result of `find`. Keep
+        that result for `expire` seconds or, if `expire` is 0, for the whole run.
         """
         with self._lock:
             login, valid_until = self._cache.get(key, (None, float("-inf")))
@@ -200,11 +203,11 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a source (a secret, a variable, or a script). `origin` is where it
-        is configured, for messages.
+        """Return the login from a source (a secret, a variable, or a script). `origin` says where
+        it is configured, in messages.
 
         If the source is for another registry, return the login from options or Docker's config
-        files, or None.
+        files, or None if there is none.
         """
         if source.registry:  # the source is only for this registry
             matching_key = best_key([normal(source.registry)], host, repository)
@@ -226,7 +229,7 @@ class Logins:
         repository: str,
     ) -> RegistryLogin:
         """Return the login from a secret in the cluster: from a field with `user:password`, or from
-        a pull secret, which contains a Docker config. `origin` is where it is configured, for
+        a pull secret, which contains a Docker config. `origin` says where it is configured, in
         messages.
         """
         name = f"secret {source.namespace}/{source.name}"
@@ -279,7 +282,7 @@ class Logins:
             raise error_type(f"{origin}: {refused.message}", hint=refused.hint) from None
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login from options or Docker's config files, or None."""
+        """Return the login from options or Docker's config files, or None if there is none."""
         key = best_key(self._option_logins, host, repository)
         if key:
             return self._option_logins[key]
@@ -292,14 +295,14 @@ class Logins:
         return None
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login from one of Docker's config files, or None.
+        """Return the login from one of Docker's config files, or None if there is none.
 
-        It may be in the file itself, or a credential helper (a program) may have it: one for the
-        registry (`credHelpers`), or one for all other registries (`credsStore`).
+        The login may be in the file itself, or in a credential helper (a program): either the
+        registry's (`credHelpers`), or the one for all other registries (`credsStore`).
         """
         login_key = best_key(config.logins, host, repository)
         helper_key = best_key(config.helpers, host, repository)
-        # the longer key wins, and a helper wins against a login with a key of the same length
+        # the longer key wins; if both have the same length, the helper wins
         if helper_key and len(helper_key) >= len(login_key or ""):
             return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
         if login_key:
@@ -309,10 +312,11 @@ class Logins:
         return None
 
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
-        """Return the login that the credential helper `name` has for a registry, or None.
+        """Return the login that the credential helper `name` has for a registry, or None if it has
+        none.
 
-        A helper is run only once for each registry, because that may take seconds (ECR's helper
-        queries AWS). If it is not `needed`, it may be missing.
+        A helper is run only once for each registry, because it may take seconds (ECR's helper
+        queries AWS). A helper that is not `needed` may be missing.
         """
         server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
@@ -321,8 +325,8 @@ class Logins:
 
 
 def _login_in(text: str, origin: str) -> RegistryLogin:
-    """Split `user:password` at the first colon, and return the login. `origin` is where the text is
-    from, for messages.
+    """Split `user:password` at the first colon, and return the login. `origin` says where the text
+    is from, in messages.
 
     Raises `RegistryAccessError` for other text.
     """
@@ -364,7 +368,8 @@ def helper(
             hint="install it, or set the credentials another way",
         )
     if exit_code != 0:
-        if _NO_LOGIN in (stdout + stderr).lower():  # it works, but has no login for this server
+        # the helper works, but has no login for this server
+        if _NO_LOGIN in (stdout + stderr).lower():
             return None
         message = f"{program} did not return credentials for {server} (exit code {exit_code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
@@ -372,7 +377,7 @@ def helper(
     user, secret = _user_and_secret(stdout, program)
     if not secret:
         return None
-    if user == _TOKEN:  # then the secret is an identity token
+    if user == _TOKEN:  # with this username, the secret is an identity token
         return RegistryLogin(identity=Secret(secret), origin=program)
     return RegistryLogin(user, Secret(secret), origin=program)
 
@@ -399,7 +404,7 @@ def _user_and_secret(stdout: bytes, program: str) -> tuple[str, str]:
 def script(path: str, environ: Mapping[str, str]) -> str:
     """Run the script in `ext:<path>`, and return its output, which should be `user:password`.
 
-    Raises `RegistryError` and its subclasses, such as for a script that fails.
+    Raises `RegistryError` and its subclasses, for example if the script fails.
     """
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(
@@ -432,7 +437,7 @@ def _run(
     `kind` is "helper" or "script", which have different time limits. `name` is the program's name
     or path. Errors do not quote the program's output, which may contain secrets.
     """
-    # A relative folder in the PATH would be in the working directory, which may be a checkout.
+    # A relative folder in the PATH would be below the working directory, which may be a checkout.
     path_folders = environ.get("PATH", "").split(os.pathsep)
     absolute_folders = [folder for folder in path_folders if os.path.isabs(folder)]
     # for a script, `name` is already a path
@@ -449,7 +454,7 @@ def _run(
             child_environment(environ, (name,)),
             _PATIENCE[kind],
             stdin,
-            codes=tuple(range(256)),  # only a signal is an error: the caller judges exit codes
+            codes=tuple(range(256)),  # only a signal is an error: the caller interprets exit codes
         )
         return ended.exit_code, bytes(ended.stdout), bytes(ended.stderr)
     except sh.TimeoutException:
@@ -457,7 +462,7 @@ def _run(
             f"{name} did not return credentials within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
-    except ValueError:  # sh did not get a report from the new process
+    except ValueError:  # sh received no report from the new process
         raise RegistryDownError(
             f"{name} was killed before it could start",
             hint="run it again",

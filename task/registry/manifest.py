@@ -74,7 +74,7 @@ class Manifest:
 
     @property
     def is_old(self) -> bool:
-        """Whether the manifest has Docker's schema 1, which has no config."""
+        """Whether the manifest uses Docker's schema 1, which has no config."""
         return self.data.get("schemaVersion") == 1
 
 
@@ -92,12 +92,12 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     """Return the part of a schema 1 manifest that its digest covers: everything except its
-    signatures. `body` is the manifest as bytes, and `data` as JSON.
+    signatures. `body` is the manifest as bytes, and `data` is the parsed JSON.
 
     If the signatures cannot be found, return all of `body`.
     """
-    # The protected header has the position where Docker inserted the signatures (`formatLength`),
-    # and the bytes after them (`formatTail`).
+    # The protected header contains the position where Docker inserted the signatures
+    # (`formatLength`), and the bytes after them (`formatTail`).
     try:
         header = parsed_json(_decoded_without_padding(data["signatures"][0]["protected"]))
         tail = header["formatTail"]
@@ -151,7 +151,8 @@ def history_config(data: Mapping[str, Any]) -> Config:
 def read_config(data: Any) -> Config:
     """Parse an image config. Missing or malformed parts are empty."""
     config = mapping(data)
-    # An image without `os` is for Linux. An artifact's config has no architecture, either.
+    # An image without `os` is for Linux. If there is no architecture either, it is an artifact's
+    # config.
     default_os = "linux" if config.get("architecture") else ""
     os = config.get("os") or default_os
     return Config(
@@ -175,14 +176,14 @@ def utc_time(text: str) -> str:
     except (ValueError, OverflowError):
         return ""
     # `datetime` would only keep six digits of the fraction
-    has_fraction = fraction and fraction.strip("0")  # more than zeros
+    has_fraction = fraction and fraction.strip("0")  # anything but zeros
     decimals = f".{fraction}" if has_fraction else ""
     return f"{in_utc.replace(tzinfo=None).isoformat()}{decimals}Z"
 
 
 def creation_sort_key(created: str) -> tuple[str, str]:
-    """Return a sort key for a time from `utc_time`, or "". Without a time, an image counts as the
-    oldest.
+    """Return a sort key for a time from `utc_time`, or for "". An image without a time counts as
+    the oldest.
     """
     whole_seconds, _, fraction = created.removesuffix("Z").partition(".")
     return whole_seconds, fraction
@@ -215,7 +216,7 @@ def _parts_of_platform(platform: str) -> tuple[str, str, str]:
 
 
 def _is_image(data: Any) -> bool:
-    """Return whether an entry in an index is an image or another index, and not an artifact."""
+    """Return whether an entry in an index is an image or another index, rather than an artifact."""
     entry = mapping(data)
     if not is_digest(text(entry, "digest")):
         return False

@@ -1,6 +1,6 @@
 """Determines whether there is a proof of who built or signed an image.
 
-It reads the places in a registry where signatures and attestations are stored.
+It looks in the places in a registry where signatures and attestations are stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from task.retry import until
 from task.threads import in_threads
 
 _AT_ONCE = 8
-_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a proof is looked up again; the last value repeats
+_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a proof is looked up again; the last pause repeats
 Answer = Proof | Verdict | TaskError
 
 
@@ -53,8 +53,8 @@ class Check(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A requirement for an image: one of these checks must pass, and the proof must match the
-    demand.
+    """A requirement for an image: at least one of these checks must pass, and the proof must match
+    the demand.
     """
 
     checks: Sequence[Check]
@@ -65,9 +65,9 @@ class Asked:
         """Return the proof that a signature (or an attestation: a signed statement about the build)
         meets this requirement.
 
-        Raises `Malformed` if it is not valid, or if the build does not match the demand.
+        Raises `Malformed` if the signature is not valid, or if the build does not match the demand.
         """
-        # where the image was built: according to the certificate, unless there is a statement
+        # where the image was built, according to the certificate; a statement takes precedence
         signer, origin = self._signer(signature)
         if signature.statement is not None:
             if not self.of_build:
@@ -95,7 +95,7 @@ class Asked:
         """Return the signer and the build's origin, from the first check that accepts the
         signature.
 
-        Raises `Malformed` with the first check's message if none accepts it.
+        Raises `Malformed` with the first check's message if no check accepts it.
         """
         first_message = ""
         for check in self.checks:
@@ -114,11 +114,11 @@ class Asked:
 
 class Evidence:
     """Signatures and statements for an image in a registry. Each manifest and each blob is read
-    once.
+    only once.
     """
 
     def __init__(self, registry: Registry, question: Question) -> None:
-        """Prepare the queries about the question's image. None is sent yet.
+        """Prepare the queries about the question's image. No query is sent yet.
 
         Each of the functions below remembers its results, so the same query is sent only once.
         """
@@ -126,8 +126,8 @@ class Evidence:
         repository = cache(
             lambda: registry.repository(question.image, question.secret, question.namespace)
         )
-        # No filter: the API accepts only an exact type, but a bundle's type contains its version,
-        # and the filter may be ignored.
+        # No filter: the API accepts only an exact type, but a bundle's type contains its version.
+        # Besides, registries may ignore the filter.
         self._referrers = cache(lambda: repository().referrers(self._digest))
         self._manifest = cache(lambda reference: repository().manifest(reference))
         self.blob = cache(lambda digest: repository().blob(digest))
@@ -153,22 +153,22 @@ class Evidence:
         yield from self._layers_of_tag("sig")
 
     def _layers_of_tag(self, ending: str) -> Iterator[Layer]:
-        """Yield the layers with signatures (ending `sig`) or attestations (ending `att`) from the
-        manifest under cosign's tag for the image: `sha256-<hex>.sig`.
+        """Yield the layers with signatures (`ending` is "sig") or attestations ("att") from the
+        manifest under cosign's tag for the image, such as `sha256-<hex>.sig`.
         """
         manifest = self._manifest(signature_tag(self._digest, ending))
         if manifest is None:
             return
         for layer in layers(manifest.data):
-            # an attestation's predicate is the type of its statement; "" is unknown
+            # an attestation's predicate is the type of its statement, or "" if unknown
             is_wanted = ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES)
             if is_wanted:
                 yield layer
 
     def _layers_of_referrers(self, predicates: Sequence[str]) -> Iterator[Layer]:
         """Yield the layers of the manifests that refer to the image and claim one of these
-        predicates (types of statements), in the order of `predicates`. Those that do not claim any
-        come last.
+        predicates (types of statements), in the order of `predicates`. Manifests that do not claim
+        a predicate come last.
         """
         candidates = []  # (the predicate's position, the manifest's digest)
         for referrer in self._referrers():
@@ -202,7 +202,7 @@ class Prover:
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
         """`registry` opens the registry. `asked` returns the requirements for an image, and may
-        raise `TaskError`. `timeout` is how many seconds to wait for a proof that is missing.
+        raise `TaskError`. `timeout` is how many seconds to wait for a missing proof.
         """
         self._registry = registry
         self._requirements = asked
@@ -213,18 +213,18 @@ class Prover:
         self._answers: dict[Question, Answer] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return the answer for each image, whose question includes its digest: a `Proof`, a
-        `Verdict` that refuses the image, or an error if it is unknown.
+        """Return the answer for each image: a `Proof`, a `Verdict` that refuses the image, or an
+        error if the answer is unknown. Each question includes the image's digest.
         """
         answers = in_threads(self._answer_once, list(questions), _AT_ONCE)
-        shutdown.check()  # after a signal, answers are errors
+        shutdown.check()  # after a signal, the answers are errors
         return dict(zip(questions, answers, strict=True))
 
     def _answer_once(self, question: Question) -> Answer:
         """Return the answer for an image. It is determined only once per run, even if several
         threads need it.
         """
-        key = replace(question, platforms=())  # a proof is for the image of all platforms
+        key = replace(question, platforms=())  # a proof is for the image for all platforms
         with self._lock:
             lock = self._locks.setdefault(key, Lock())
         with lock:
@@ -233,8 +233,8 @@ class Prover:
             return self._answers[key]
 
     def _wait_for_answer(self, question: Question) -> Answer:
-        """Return the answer for an image. While a proof may still arrive, and until the timeout,
-        look for it again.
+        """Return the answer for an image. Until the timeout, keep looking while a proof may still
+        arrive.
         """
         end = time.monotonic() + self._timeout
         ask: Callable[[], Answer] = partial(self._answer, question)
@@ -258,8 +258,8 @@ class Prover:
         return answer
 
     def _answer(self, question: Question) -> Answer:
-        """Return the proof that meets the last of the image's requirements, or the first refusal if
-        a requirement is not met, or an error.
+        """Return the proof for the last of the image's requirements if all of them are met.
+        Otherwise, return the first refusal or error.
         """
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
@@ -273,10 +273,10 @@ class Prover:
         return answer
 
     def _prove(self, question: Question, evidence: Evidence, requirement: Asked) -> Proof | Verdict:
-        """Return the proof from the first signature that meets the requirement, or a `Verdict` with
-        the reason why none does.
+        """Return the proof from the first signature that meets the requirement, or a `Verdict` that
+        says why none does.
 
-        Raises `RegistryError` if none does and one of them cannot be read.
+        Raises `RegistryError` if no signature does, but one of them could not be read.
         """
         objections: list[str] = []  # why the signatures do not meet the requirement
         unread_error: TaskError | None = None
@@ -315,7 +315,7 @@ class Prover:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Return whether waiting is pointless: there is a proof, or the error is not transient."""
+    """Return whether waiting is pointless, because there is a proof, or the error is not transient."""
     if isinstance(answer, TaskError):
         return answer.exit != Exit.TEMPORARY
     return isinstance(answer, Proof)

@@ -37,8 +37,8 @@ def keys_of_file(path: str) -> PublicKeys:
 
 
 def keys_in(text: str) -> list[PublicKey]:
-    """Parse the public keys in a PEM string. Raises `Malformed` if there is none, or one cannot be
-    read.
+    """Parse the public keys in a PEM string. Raises `Malformed` if there are none, or if one cannot
+    be read.
     """
     keys: list[PublicKey] = []
     for pem in public_keys(text):
@@ -60,7 +60,7 @@ class PublicKeys:
         self._name = name
 
     def signer(self, signature: Signed) -> tuple[str, None]:
-        """Return the name of the keys' file, and None for the missing claims about a build.
+        """Return the name of the keys' file, and None, because there are no claims about a build.
 
         Raises `Malformed` if the signature was not made with one of the keys.
         """
@@ -76,12 +76,12 @@ def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
     if isinstance(key, Ed25519PublicKey):
         with suppress(InvalidSignature):
             key.verify(signature, content)
-            return True  # no exception: the signature is valid
+            return True  # no exception, so the signature is valid
         return False
     for algorithm in _hash_algorithms(key):
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                # cosign's default, unlike PSS
+                # this padding is cosign's default, unlike PSS
                 key.verify(signature, content, padding.PKCS1v15(), algorithm)
             else:
                 key.verify(signature, content, ECDSA(algorithm))

@@ -40,15 +40,15 @@ _PAGES = (10_000, 1000)
 # a tag, according to the OCI distribution specification
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
-_FORM = 2  # the version of the cache's files; files with a different version are ignored
-# The limits for a list with all its pages. Any server may claim to be a registry.
+_FORM = 2  # the version of the cache files; files with a different version are ignored
+# The limits for all pages of a list. Any server may claim to be a registry.
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_PAGES = 1000
 _MOST_TAGS = 1_000_000
 _LONGEST = 300.0  # seconds
 _LARGEST_CACHE = 1 << 30  # bytes of a file written by this program
-_NO_HEAD = (405, 501)  # statuses from a server that does not support HEAD
-_NO_API = (400, 404, 405, 501)  # statuses from a registry without OCI 1.1's referrers API
+_NO_HEAD = (405, 501)  # what a server that does not support HEAD returns
+_NO_API = (400, 404, 405, 501)  # what a registry without OCI 1.1's referrers API returns
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class AnswerCache:
 
     Thread-safe.
 
-    Manifests and configs never change under their digest, so these entries stay valid. Tags move:
-    the last known digest of a tag is only a hint, and one HEAD request checks whether it is still
-    correct.
+    The manifest or config with a given digest never changes, so these entries stay valid. Tags
+    move: the last known digest of a tag is only a hint, and one HEAD request checks whether it is
+    still correct.
     """
 
     def __init__(self, folder: str = "", name: str = "") -> None:
         """Read the facts about the repository `name` from its file in the folder. Without a folder,
-        the cache is only in memory.
+        the cache is in memory only.
         """
         self.members: dict[str, tuple[Member, ...]] = {}  # by the manifest's digest
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
@@ -155,7 +155,7 @@ class AnswerCache:
                 )
                 for digest, fields in data["configs"].items()
             }
-            # only now, because any of the above may fail
+            # not until now, because any of the above may fail
             self.tags = tags
             self.members = members
             self.configs = configs
@@ -181,10 +181,10 @@ class ImageRepository:
     def head(self, reference: str) -> str | None:
         """Return the digest of the manifest with this tag or digest, with a HEAD request.
 
-        It is "" if the registry does not send it, and None if the manifest does not exist.
+        The digest is "" if the registry does not send it, and None if the manifest does not exist.
         """
         answer = self._manifest("HEAD", reference)
-        if answer.status in _NO_HEAD:  # GET has the digest as well
+        if answer.status in _NO_HEAD:  # a GET also returns the digest
             manifest = self.manifest(reference)
             return manifest.digest if manifest else None
         if answer.status == 404:
@@ -195,7 +195,8 @@ class ImageRepository:
     def manifest(self, reference: str) -> Manifest | None:
         """Return the manifest with this tag or digest, or None if the registry does not have it.
 
-        Raises `TamperedError` if its bytes do not match a requested or sent digest.
+        Raises `TamperedError` if the bytes do not match the requested digest, or the digest that
+        the registry sent.
         """
         answer = self._manifest("GET", reference)
         if answer.status == 404:
@@ -257,12 +258,12 @@ class ImageRepository:
     def referrers(self, digest: str) -> tuple[Referrer, ...]:
         """Return the manifests that refer to the image with this digest, such as its signatures.
 
-        They are from OCI 1.1's API, or from the tag that replaces it in older registries.
+        They come from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
         oci_index = INDEXES[0]
         pages = list(self._pages(f"/referrers/{digest}", oci_index, missing_statuses=_NO_API))
         if not pages:  # the registry does not have the API
-            # clients keep an index under the tag `sha256-<hex>` instead
+            # instead, clients keep an index under the tag `sha256-<hex>`
             index = self.manifest(digest.replace(":", "-"))
             if index is not None:
                 pages.append(index.data)
@@ -274,7 +275,7 @@ class ImageRepository:
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
         """Return the tags of all pages, or None if there is no page.
 
-        They are the keys of a dictionary, so that there are no duplicates, and the order is kept.
+        They are the keys of a dictionary, which removes duplicates and keeps the order.
         """
         tags: dict[str, None] | None = None
         for page in pages:
@@ -292,7 +293,7 @@ class ImageRepository:
     def _manifest(self, method: str, reference: str) -> Response:
         """Request the manifest with this tag or digest with GET or HEAD, and return the response.
 
-        For HEAD, it may have a status that means that the server does not support HEAD.
+        For HEAD, the response's status may mean that the server does not support HEAD.
         """
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
@@ -342,7 +343,7 @@ class ImageRepository:
                 raise self._registry_error(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next_page_path(answer)  # "" after the last page
-            missing_statuses = ()  # they are allowed only for the first page
+            missing_statuses = ()  # these are allowed only for the first page
 
     def _page(
         self,
@@ -376,10 +377,9 @@ class ImageRepository:
         return answer
 
     def _next_page_path(self, answer: Response) -> str:
-        """Return the path of a list's next page, which is in the `Link` header, or "" if there is
-        none.
+        """Return the path of a list's next page from the `Link` header, or "" if there is none.
 
-        Raises `RegistryError` if it is on another server or in another repository.
+        Raises `RegistryError` if the page is on another server or in another repository.
         """
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
@@ -399,8 +399,8 @@ class ImageRepository:
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
         """Return the JSON object in a response. `what` describes it in error messages.
 
-        Raises `RegistryDownError` if the JSON is incomplete, and `RegistryError` if it is something
-        else.
+        Raises `RegistryDownError` if the JSON is incomplete, and `RegistryError` if it is not a
+        JSON object.
         """
         try:
             data = answer.json()
@@ -419,8 +419,8 @@ class ImageRepository:
     def _verified_digest(self, body: bytes, reference: str, sent_digest: str) -> str:
         """Return the digest of a response's body.
 
-        Raises `TamperedError` unless it equals the requested `reference`, if that is a digest, and
-        `sent_digest`, the digest in the response's header, if any.
+        Raises `TamperedError` if it differs from the requested `reference` (if that is a digest) or
+        from `sent_digest`, the digest in the response's header (if any).
         """
         expected_digests = [digest for digest in (reference, sent_digest) if is_digest(digest)]
         for digest in expected_digests:
@@ -441,7 +441,7 @@ class ImageRepository:
 
 
 def _stored_member(fields: Mapping[str, Any]) -> Member:
-    """Return a member from its fields in the cache's file."""
+    """Return a member from its fields in the cache file."""
     return Member(**{name: str(text) for name, text in fields.items()})
 
 

@@ -8,7 +8,7 @@ a DSSE envelope. Attestations are such bundles as well, or (cosign 1 and 2, Chai
 Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto
 statement.
 
-A statement reports where an image was built, which is compared with the demand. Sources: the SLSA
+A statement says where an image was built. That is compared with the demand. Sources: the SLSA
 provenance predicates v0.2 and v1, the build types of GitHub's workflows, and what
 slsa-github-generator, actions/attest-build-provenance, GitLab's runner and Tekton Chains write into
 them.
@@ -47,7 +47,8 @@ _STATEMENT_TYPES = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Sta
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
-_PREDICATE = "dev.sigstore.bundle.predicateType"  # annotation of artifacts that refer to an image
+# an annotation on artifacts that refer to an image
+_PREDICATE = "dev.sigstore.bundle.predicateType"
 Form = Literal["payload", "bundle", "envelope"]
 _FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
@@ -62,7 +63,7 @@ _TEKTON = re.compile(r"(?:https://)?tekton\.dev/")
 
 @dataclass(frozen=True)
 class Layer:
-    """A manifest's layer with a signature."""
+    """A layer of a manifest that has a signature."""
 
     digest: str
     form: Form
@@ -79,20 +80,20 @@ class Signed:
     digests: tuple[str, ...]
     raw: bytes = b""  # a bundle or an envelope, as stored
     certificate: str = ""  # PEM, for a payload or an envelope with a keyless signature
-    log_index: int = -1  # its entry in the transparency log
+    log_index: int = -1  # the signature's entry in the transparency log
     statement: Mapping[str, Any] | None = None  # the statement in an attestation
 
 
 def signature_tag(digest: str, ending: str = "sig") -> str:
-    """Return the tag under which cosign stores an image's signatures, or (`att`) its
+    """Return the tag under which cosign stores an image's signatures or, with the ending "att", its
     attestations.
     """
     return f"{digest.replace(':', '-')}.{ending}"
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """Return the layers of a manifest that have a signature or a signed statement. Layers that are
-    too large are skipped.
+    """Return a manifest's layers that have a signature or a signed statement. Layers that are too
+    large are skipped.
     """
     signed_layers = []
     for raw in elements(manifest, "layers")[:MOST]:
@@ -107,14 +108,14 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
-    """Return the predicate (the type of statement, a URL) that a referrer or a layer claims to have
-    in its annotations, or "" if it does not claim one.
+    """Return the predicate (the type of statement, a URL) that a referrer or a layer claims in its
+    annotations, or "" if it does not claim one.
     """
     return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
 
 
 def parse_signature(layer: Layer, blob: bytes) -> Signed:
-    """Parse the signature in a layer, whose content is `blob`, without checking it. Raises
+    """Parse the signature in a layer, without checking it. `blob` is the layer's content. Raises
     `Malformed`.
     """
     if len(blob) > LARGEST:
@@ -218,7 +219,7 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     """Return a Sigstore bundle, as JSON text, for a signature in one of cosign's older formats: a
     payload or an envelope, its certificate, and its `entry` in the transparency log (Rekor).
 
-    Nothing here is trusted yet; the bundle's verification covers everything. Raises `Malformed`.
+    Nothing here is trusted yet: verifying the bundle covers everything. Raises `Malformed`.
     """
     try:
         # -----BEGIN CERTIFICATE-----<base64, on several lines>-----END CERTIFICATE-----
@@ -246,7 +247,7 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
 
 
 def _log_entry_for_bundle(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a transparency log entry in the form that a bundle has.
+    """Convert an entry of the transparency log to the form that a bundle needs.
 
     Raises `LookupError`, `TypeError`, or `ValueError` for an invalid entry.
     """
@@ -293,7 +294,7 @@ class BuildOrigin:
     """Where an image was built; unknown fields are empty."""
 
     kind: Literal["certificate", "slsa-v0.2", "slsa-v1"]
-    repositories: tuple[str, ...] = ()  # of its source; each must match the demand
+    repositories: tuple[str, ...] = ()  # of the source; each must match the demand
     ref: str = ""
     workflow: str = ""
     builders: tuple[str, ...] = ()  # names of the builder; one of them must match the demand
@@ -316,8 +317,8 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
         if not known_values:
             return f"its {what} is not specified, but {glob!r} is required"
         matches = [fits_glob(glob, value) for value in known_values]
-        # A builder may have two names. But if an image was built from two repositories, the demand
-        # must allow both.
+        # A builder may have two names, and either may match. But if an image was built from two
+        # repositories, the demand must allow both.
         is_met = any(matches) if what == "builder" else all(matches)
         if not is_met:
             shown = " and ".join(repr(shortened(value)) for value in known_values)
@@ -402,7 +403,7 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], BuildOrigin]] = {
 
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     """Return where an image was built, according to the claims in the certificate of a keyless
-    signature. The keys of `claims` are the last numbers of Fulcio's extensions.
+    signature. The keys of `claims` are the last numbers in the OIDs of Fulcio's extensions.
     """
     signer = claims.get("9", "")
     runner = claims.get("11", "")
@@ -416,7 +417,7 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
 
     builders = [signer]
-    # GitHub's claim is only a name ("github-hosted"), and its provenance has this URL.
+    # GitHub's claim is just a name ("github-hosted"), but its provenance has this URL.
     by_github = issuer.startswith("https://token.actions.githubusercontent.com")
     if runner and by_github:
         builders.append(f"https://github.com/actions/runner/{runner}")
@@ -431,8 +432,8 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
 
 def _repository(uri: object) -> tuple[str, str]:
     """Return the repository and the ref in a URI, such as `https://github.com/acme/web` and
-    `refs/heads/main` for `git+https://github.com/acme/web@refs/heads/main`. Both are "" for a URI
-    that is not a repository.
+    `refs/heads/main` for `git+https://github.com/acme/web@refs/heads/main`. Both are "" if the URI
+    is not a repository's.
     """
     match = _REPOSITORY.fullmatch(text(uri))
     if match is None:
@@ -455,8 +456,8 @@ def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _only_ref(dependencies: Iterable[Mapping[str, Any]]) -> str:
-    """Return the ref in the URIs of a build's dependencies, or "" if there is none, or more than
-    one.
+    """Return the only ref in the URIs of a build's dependencies, or "" if there is none, or more
+    than one.
     """
     refs = set()
     for dependency in dependencies:

@@ -184,7 +184,7 @@ class PathGlob:
         """
         end = len(self.parts)
         names = [name for name in path.split("/") if name not in ("", ".")]
-        # Each position says how many of the parts the names so far may have matched. There can be
+        # Each position is a number of parts that the names so far may have matched. There can be
         # several, because `**` matches any number of names.
         positions = self._with_next({0})
         for name in names:
@@ -365,8 +365,8 @@ def _governed_one(
 ) -> Subscription:
     """Return one subscription with the settings that the config applies to it (see `governed`).
 
-    `sub_per_file` has the subscription itself, and then a copy for each other file that an update
-    changes (see `_with_files`). Wishes are the config's settings for a subscription.
+    `sub_per_file` contains the subscription itself, and then a copy for each other file that an
+    update changes (see `_with_files`). Wishes are the config's settings for a subscription.
     """
     sub = sub_per_file[0]  # the target's
     wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
@@ -429,11 +429,11 @@ def _writes_of_all(
     sub_per_file: Sequence[Subscription],
     wishes_per_file: Sequence[Wishes],
 ) -> tuple[Writes, ...]:
-    """Return where the config allows an update to write: the permission for the target, and the
-    one for each other changed file if it differs.
+    """Return where the config allows an update to write: the permission for the target, and for
+    each other changed file whose permission differs.
 
-    `sub_per_file` has a subscription for the target, and then one for each other file (see
-    `_with_files`). `wishes_per_file` has the config's settings for each of them.
+    `sub_per_file` contains a subscription for the target, and then one for each other file (see
+    `_with_files`). `wishes_per_file` contains the config's settings for each of them.
     """
     target_permission = wishes_per_file[0].writes
     permissions = [target_permission] if target_permission else []
@@ -472,8 +472,8 @@ def also_limited(
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if the config has stricter rules for one of these paths than the
-    rules that are already applied to the subscription.
+    """Raise `NotPermittedError` if the config has stricter rules for one of these paths than those
+    already applied to the subscription.
 
     `governed` covers the files that an update is expected to change. This function covers any other
     file.
@@ -526,9 +526,9 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
     """Return the wishes (the config's settings) for a commit or pull request that several
     subscriptions share.
 
-    `shared_by` has the wishes of each subscription. If they differ in a wish, `common` decides it.
-    However, labels and people are combined, a request is a draft if any subscription wants a draft,
-    and it is merged automatically only if all of them want that.
+    `shared_by` contains the wishes of each subscription. If they differ in a wish, `common`
+    decides. However, labels and people are combined, a request is a draft if any subscription wants
+    a draft, and it is merged automatically only if all of them want that.
     """
     unanimous_wishes: dict[str, Any] = {}  # by field name
     for field in fields(Wishes):
@@ -554,7 +554,7 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
-    """Return the wishes (the config's settings) that follow from several layers of them.
+    """Return the wishes (the config's settings) that result from several layers of them.
 
     Each wish comes from the first layer that sets it. None means that a layer does not set it.
     """
@@ -568,8 +568,8 @@ def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return each rule and freeze that does not apply to any of the subscriptions, as its path in
-    the config file, such as `rules[2]`, and its line.
+    """Return the path in the config file, such as `rules[2]`, and the line of each rule and freeze
+    that does not apply to any of the subscriptions.
     """
     parts: dict[str, Rule | Freeze] = {}
     for number, rule in enumerate(config.rules, start=1):
@@ -585,8 +585,8 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     """Return the freezes that are active at the time `now`.
 
-    Each is returned as the match that says which subscriptions it applies to, and as a hold, which
-    stops their updates.
+    Each freeze is returned as a pair: the match, which says which subscriptions it applies to, and
+    a hold, which stops their updates.
     """
     holds = []
     for freeze in freezes:

@@ -154,7 +154,7 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
         config = _whole_config(_Value(_root_node(text), "", file))
     except TargetError as error:
         file.mistakes.append(error)
-    except _Enough:  # there are as many mistakes as may be returned
+    except _Enough:  # the maximum number of mistakes has been reached
         pass
     return config, tuple(file.mistakes)
 
@@ -301,8 +301,8 @@ class _Value:
     def items(self, most: int = LARGEST, hint: str = "remove some") -> tuple[_Value, ...]:
         """Return the items of a list.
 
-        Raises `TargetError` if this is not a list, or if it has more than `most` items. Then `hint`
-        says what to do.
+        Raises `TargetError` if this is not a list, or if it has more than `most` items. In the
+        latter case, the error's hint is `hint`.
         """
         node = resolved(self.node)
         if node.kind != "sequence" or node.tag:
@@ -349,7 +349,7 @@ class _Value:
             raise self.mistake(f"{self.name}: {error.message}", error.hint) from error
 
     def flag(self) -> bool:
-        """Return the value of a YAML boolean. Raises `TargetError` if this is none."""
+        """Return the value of a YAML boolean. Raises `TargetError` if this is not a boolean."""
         node = resolved(self.node)
         is_plain = node.kind == "scalar" and not node.style and not node.tag
         if is_plain and node.value in _TRUE:
@@ -583,7 +583,7 @@ def _account_name(value: _Value) -> str:
 
 
 def _email_address(value: _Value) -> str:
-    """Return an email address for a commit's author. Raises `TargetError` if it is none."""
+    """Return an email address for a commit's author. Raises `TargetError` if it is not one."""
     text = value.text()
     if not is_address(text):
         raise value.mistake(
@@ -695,7 +695,7 @@ def _branch_prefix(value: _Value) -> str:
 
 
 def _memory_signers(value: _Value) -> Demand | None:
-    """Return the demand that the memory branch (the one with the state files) is signed with one of
+    """Return the demand that the memory branch (the one with the state files) be signed with one of
     these public keys, which are paths in the repository.
 
     Return None for an empty list.

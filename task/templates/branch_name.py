@@ -62,7 +62,8 @@ def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) ->
 
 def _template_output(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """Return the text that a Go template prints for these changes."""
-    # Imported late, because most branch names are not templates, and the language is slow to import.
+    # Imported late, because most branch names are not templates, and the language is slow to
+    # import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
     return parse(template).render(_branch_template_data(changes, app))

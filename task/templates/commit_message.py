@@ -144,7 +144,7 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def cleaned_message(text: str) -> str:
-    """Return the text cleaned like `git commit` does, truncated to `LONGEST`, and without control
+    """Return the text cleaned as `git commit` does, truncated to `LONGEST`, and without control
     characters. A line that would end the message early, such as `---`, gets a space before it.
 
     Commits are created by `git fast-import`, which does not clean messages.
@@ -354,8 +354,8 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """Return the subject line for a command, such as "roll back web from 1.2 to 1.1" or "hold web:
     broken login".
 
-    `command` is a key of `VERBS`. For any other command, the commit changes no image, but only
-    remembers that `build` is held back (not written yet). `why` is the reason, for a subject
+    `command` is a key of `VERBS`. For any other command, the commit does not change an image; it
+    only records that `build` is held back (not written yet). `why` is the reason, for a subject
     without versions.
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
@@ -386,7 +386,7 @@ def hold_message(
     trailers: Sequence[Trailer] = (),
 ) -> Message:
     """Return the message of a commit that changes holds (orders to keep a version), or that only
-    remembers held-back builds: the subject, `lines` with one line per image, and the trailers.
+    records held-back builds: the subject, `lines` with one line per image, and the trailers.
 
     If an image changes and there is a template, the template renders the subject and text, and
     `subject` is not used.

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from task.argocd.repo_secrets import RepoCredentials
     from task.kubernetes.client import Kubernetes
 
-# short, because rollouts are polled repeatedly anyway
+# short, because rollouts are polled again anyway
 PATIENT = Limits(
     connect=5.0,
     silence=15.0,
     total=30.0,
     tries=1,
 )
-# short, because runs do not fail without a link
+# short, because a run does not fail without a link
 LINKS = Limits(
     connect=5.0,
     silence=10.0,
@@ -90,8 +90,8 @@ class Argo:
         self.asked = bool(settings.rollout.wait or links_to_argo_cd or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
-        # for a project's details, which are optional; but it tries twice, because a project may
-        # also require signed commits
+        # for a project's details, which are optional; two tries, because a project may also require
+        # signed commits
         self.quick: Callable[[], ApplicationApi] = once(
             lambda: self._api(replace(PATIENT, tries=2))
         )
@@ -107,7 +107,7 @@ class Argo:
         return self._opened.enter_context(closing(Kubernetes(access, limits, self.log)))
 
     def _cluster_secrets(self) -> ClusterSecrets:
-        """Return the reader of the cluster's secrets."""
+        """Return the client that reads the cluster's secrets."""
         from task.argocd.cluster_secrets import ClusterSecrets
 
         return ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
@@ -136,7 +136,7 @@ class Argo:
                 prefix=scope.prefix,
                 narrow=scope.narrow,
             )
-        self._readers.append(reader)  # for `passed_over`
+        self._readers.append(reader)  # needed by `passed_over`
         return reader.manifests()
 
     def passed_over(self) -> Sequence[Application]:
@@ -147,8 +147,8 @@ class Argo:
         return apps
 
     def application(self, namespace: str, name: str) -> Application | None:
-        """Return an additional Application from the cluster or Argo CD, or None if neither is a
-        source of Applications, or it cannot be read.
+        """Return an additional Application from the cluster or Argo CD. Return None if neither is a
+        source of Applications, or if the Application cannot be read.
         """
         if not self.kind:
             return None
@@ -193,9 +193,7 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """The place to query for single Applications: "cluster", "argocd", or "" if neither is
-        available.
-        """
+        """Where to query single Applications: "cluster", "argocd", or "" if neither is available."""
         if self.kind:
             return self.kind
         if names_server(self._given, self.environ):
@@ -247,7 +245,7 @@ class Argo:
     def project(self, name: str) -> Mapping[str, Any]:
         """Return the manifest of an AppProject, or {} if it cannot be read.
 
-        Projects only add details, so a server that is slow or down is not queried again.
+        Projects only add details, so if the server is slow or down, it is not queried again.
         """
         if self._slow:
             return {}
@@ -261,8 +259,8 @@ class Argo:
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
         """Return what reverts changes to this field of a live Application (`item` is its manifest):
-        "ApplicationSet web", or "Application argocd/apps" if that one deploys it. Return "" if
-        nothing is known to do so.
+        "ApplicationSet web", or "Application argocd/apps" if that Application deploys it. Return ""
+        if nothing is known to revert them.
         """
         metadata = item["metadata"]
         try:
@@ -304,8 +302,8 @@ class Argo:
         """Return the Git credentials that a subscription (what to update, and where) writes with:
         (name of the secret in the cluster, credentials), or None if there is no such secret.
 
-        The secret is named in the Application's annotation, or else Argo CD has it for the
-        repository. `reached` is the URL to connect to, after `--rewrite-url`.
+        The Application's annotation names the secret, or else it is the one that Argo CD uses for
+        the repository. `reached` is the URL to connect to, after `--rewrite-url`.
         """
         repo_credentials = self._credentials(sub)
         if repo_credentials is None:
@@ -316,8 +314,8 @@ class Argo:
 
     def login(self, sub: Subscription) -> str:
         """Return a string that identifies the Git credentials of a subscription: the name of the
-        secret in the cluster, or "" if there is none. If the secret cannot be read, no other
-        Application has the same string.
+        secret in the cluster, or "" if there is none. If the secret cannot be read, the string is
+        unique to the Application.
         """
         try:
             repo_credentials = self._credentials(sub)
@@ -339,8 +337,9 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sources of Applications, as in `--applications`. Without that option, it is the
-    cluster in which this process runs, or else the configured Argo CD server, or else ().
+    """Return the sources of Applications, as in `--applications`. Without that option, the source
+    is the cluster in which this process runs, or else the configured Argo CD server. Return () if
+    there is neither.
     """
     if settings.sources.applications:
         return settings.sources.applications
@@ -379,11 +378,11 @@ def applications(
     repositories = Repositories(repository)
     rendered_sets = once(lambda: _rendered_sets(settings, repositories, images))
     if settings.sources.clusters:
-        # only for its error: a mistake in the file is reported even if no manifest needs the file
+        # only for the error: report a mistake in the file even if no manifest needs it
         rendered_sets()
 
     def rendered(manifest: Found) -> Iterator[Found]:
-        """Return the Applications of an ApplicationSet, or any other manifest as it is."""
+        """Return the Applications of an ApplicationSet. Any other manifest is returned unchanged."""
         return rendered_sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
     rendering = Rendering(
@@ -404,7 +403,7 @@ def applications(
                     followed.note(manifest)  # it may deploy other Applications
                     yield manifest
             except RenderingError as error:
-                if not kind_of(settings.command).lists_mistakes:  # only `lint` goes on
+                if not kind_of(settings.command).lists_mistakes:  # only `lint` continues
                     raise
                 trouble = Trouble("source", str(error), error.hint)
                 yield Found(item={}, origin="", trouble=trouble)
@@ -414,7 +413,9 @@ def applications(
 def _rendered_sets(
     settings: Settings, repositories: Repositories, images: Sequence[Image]
 ) -> RenderedSets:
-    """Return the renderer of ApplicationSets. Raises `UsageError` for a mistake in `--clusters`."""
+    """Return the renderer for ApplicationSets. Raises `UsageError` for a mistake in the
+    `--clusters` file.
+    """
     from task.applications.application_sets import RenderedSets, clusters_of
 
     clusters_file = settings.sources.clusters

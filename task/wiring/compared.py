@@ -28,7 +28,7 @@ from task.settings import Settings
 from task.urls import host_and_path, normal_url, without_login
 from task.wiring.argo import Argo, applications, sources
 
-_OUTSIDE_GIT = ("cluster", "argocd", "-")  # sources that are the same for both sides
+_OUTSIDE_GIT = ("cluster", "argocd", "-")  # sources that are the same on both sides
 _CONFIG_PLACES = (Place(CONFIG), *(Place(path, "exists") for path in MISTAKEN))
 
 
@@ -44,7 +44,7 @@ class JudgedChange:
         argo: Argo,
         scope: Scope,
     ) -> None:
-        """`compared` says which repository and commits to compare. `git` returns the git command
+        """`compared` says which repository and commits to compare. `git` returns the git command,
         with the credentials for a URL.
         """
         self._settings = settings
@@ -56,7 +56,7 @@ class JudgedChange:
         self._rewrites = settings.transport.rewrite_url
         checkout = None
         url = compared.repository  # from --repository
-        self._top = ""  # the root of the checkout, if there is no --repository
+        self._top = ""  # the root of the checkout, without --repository
         if not url:
             local_git = git("")
             self._top = top_of(os.path.realpath("."))
@@ -134,15 +134,15 @@ class JudgedChange:
 
     @staticmethod
     def _place(url: str) -> str:
-        """Return a key that is equal for URLs of the same repository, whatever their protocol."""
+        """Return a key that is the same for all URLs of a repository, whatever their protocol."""
         normal = normal_url(url)
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield the manifests of the Applications on a side: before the change ("base"), or after
+        """Yield the manifests of the Applications on one side: before the change ("base") or after
         its merge ("merged").
 
-        Sources outside Git, such as a cluster, are the same for both sides, so they are read only
+        Sources outside Git, such as a cluster, are the same on both sides, so they are read only
         once.
         """
         all_sources = sources(self._settings, self._environ)
@@ -157,7 +157,7 @@ class JudgedChange:
             for source in all_sources
             if source not in _OUTSIDE_GIT
         )
-        if sources_in_git or not all_sources:  # without any source, this call raises the error
+        if sources_in_git or not all_sources:  # without any source, this call raises an error
             yield from self._applications_from(sources_in_git, side)
 
     def _applications_from(self, from_sources: tuple[str, ...], side: Side) -> Iterable[Found]:
@@ -174,8 +174,8 @@ class JudgedChange:
         )
 
     def _readable_at_commits(self, source: str) -> str:
-        """Return a source of Applications as it can be read from both commits: a folder in the
-        checkout becomes the URL of that folder in the repository. Other sources stay the same.
+        """Return a source of Applications in a form that can be read at both commits: a folder in
+        the checkout becomes the URL of that folder in the repository. Other sources stay the same.
         """
         if not self._top or not os.path.exists(source):
             return source
@@ -184,18 +184,19 @@ class JudgedChange:
         if not is_in_checkout:
             return source
         folder = real_path if os.path.isdir(real_path) else os.path.dirname(real_path)
-        if top_of(folder) != self._top:  # it is in another checkout, inside this one
+        if top_of(folder) != self._top:  # it is in another checkout inside this one
             return source
         path = os.path.relpath(real_path, self._top).replace(os.sep, "/")
         if path == ".":
             path = ""
-        if "?" in path:  # in a URL, it would end the path
+        if "?" in path:  # in a URL, a `?` would end the path
             return source
         return f"{self._url}//{path}?ref={self.branch}"
 
     def _reader(self, repo: str, side: Side) -> SnapshotReader:
-        """Return the reader of a repository's files. The repository with the change is read on this
-        side (before the change, or after its merge), and any other at the tips of its branches.
+        """Return the reader for a repository's files. The repository with the change is read on
+        this side (before the change, or after its merge), and any other repository at the tips of
+        its branches.
         """
         at_tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
         if not self.concerns(repo):  # it is another repository
@@ -205,8 +206,8 @@ class JudgedChange:
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
         """Return a snapshot of these places on one side: the base, or the merge.
 
-        The base also has the files of its memory branch (holds and lists of waiting builds), which
-        is found by the repository's `urls`.
+        The base also has the files of its memory branch (holds and lists of waiting builds). The
+        branch is found by the repository's `urls`.
         """
         distinct_places = tuple(dict.fromkeys(places))
         if side == "base":
@@ -215,7 +216,7 @@ class JudgedChange:
         return self._repository.at(self._repository.comparison.merged, distinct_places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places on the same side."""
+        """Return the files at more places on the same side."""
         return self._repository.read_more(snapshot, places)
 
     def earlier(
@@ -234,12 +235,12 @@ class JudgedChange:
 
 
 class _OfSide:
-    """Reads the branch that the change will be merged into on one of the two sides (before the
-    change, or after its merge), and other branches at their tips.
+    """Reads the repository with the change. The branch that the change will be merged into is read
+    on one side (before the change, or after its merge), and other branches at their tips.
     """
 
     def __init__(self, compared: ComparedRepository, side: Side, at_tips: BareRepository) -> None:
-        """`at_tips`: the same repository, for its other branches."""
+        """`at_tips` reads the other branches of the same repository."""
         self._compared = compared
         self._side = side
         self._at_tips = at_tips
@@ -249,8 +250,8 @@ class _OfSide:
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return these places of a branch. The branch that the change is merged into is read on
-        this side: before the change, or after its merge.
+        """Return the files at these places on a branch. The branch that the change is merged into
+        is read on this side: before the change, or after its merge.
         """
         comparison = self._compared.comparison
         if branch.removeprefix("refs/heads/") != comparison.branch:
@@ -259,7 +260,7 @@ class _OfSide:
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places, at a snapshot's commit."""
+        """Return the files at more places, at a snapshot's commit."""
         comparison = self._compared.comparison
         if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)

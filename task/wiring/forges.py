@@ -24,7 +24,7 @@ def forges_of(
     logins: Callable[[str], Sequence[Login]],
 ) -> Forges:
     """Return the clients for the run's Git hosts (forges). `logins` returns the Git credentials for
-    a URL, and `opened` closes the clients at the end of the run.
+    a URL. `opened` closes the clients at the end of the run.
 
     Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not exist.
     The token itself is checked when it is first needed.
@@ -38,7 +38,7 @@ def forges_of(
         check_token_file(options.forge_token_file)
 
     def tokens() -> Tokens:
-        """Return the tokens, which are read when the first one is needed."""
+        """Return the tokens. They are read when the first one is needed."""
         return Tokens(
             environ,
             logins,

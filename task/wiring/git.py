@@ -49,7 +49,7 @@ class GitClients:
         self.git = once(lambda: self._open(self.access))
         # by repository and the name of its secret in the cluster
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
-        # secrets that were logged as unused, with their repositories
+        # secrets that have been logged as unused, with their repositories
         self._unused: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
@@ -81,12 +81,12 @@ class GitClients:
         the cluster.
 
         `sub` is the subscription (what to update, and where) that writes to the repository. It
-        decides which of the cluster's secrets may be used. Clients are kept, one for each
+        determines which of the cluster's secrets may be used. One client is kept for each
         repository and secret.
         """
         if sub is None:
             return self.git()
-        if self._from_cluster is None:  # no cluster is read
+        if self._from_cluster is None:  # no Applications come from a cluster
             if sub.credentials.startswith("secret:"):
                 self._log_unused_secret(repo, sub)
             return self.git()
@@ -105,7 +105,7 @@ class GitClients:
 
     def _log_unused_secret(self, repo: str, sub: Subscription) -> None:
         """Log that the secret in an Application's annotation is not read, because no cluster is
-        used. It is logged once for each repository and secret, and not at all if the options
+        used. This is logged only once for each repository and secret, and not at all if the options
         provide credentials.
         """
         with self._lock:
@@ -120,8 +120,8 @@ class GitClients:
             )
 
     def logins(self, url: str) -> tuple[Login, ...]:
-        """Return the credentials for a URL, for use with its forge: from the options, or else from
-        the cluster if exactly one secret matches.
+        """Return the credentials for a URL, for use with its forge. They come from the options, or
+        else from the cluster if exactly one secret matches.
         """
         if self.access:
             from_options = self.access.logins(url, helped=False)
@@ -180,10 +180,10 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _access_with_secret(self, from_secret: Credentials) -> Access:
-        """Return an access with the credentials of a secret in the cluster.
+        """Return an `Access` with the credentials in a secret of the cluster.
 
-        The certificate authorities and the known hosts of the options are added to the secret's,
-        and the git config file comes from the options.
+        The certificate authorities and known hosts in the options are added to those in the secret.
+        The git config file comes from the options.
         """
         from_options = self.access.given if self.access else None
         if from_options is None:
@@ -195,7 +195,7 @@ class GitClients:
         if from_options.ssh and from_options.ssh.known_hosts:
             more_known_hosts = from_options.ssh.files.get("known_hosts", "")
         ssh = from_secret.ssh
-        if ssh and more_known_hosts:  # the file `known_hosts` gets the lines of both
+        if ssh and more_known_hosts:  # the `known_hosts` file gets the lines of both
             known_hosts = ssh.files.get("known_hosts", "") + more_known_hosts
             files = {**ssh.files, "known_hosts": known_hosts}
             ssh = replace(ssh, files=files, known_hosts=True)
@@ -211,8 +211,8 @@ class GitClients:
 def _any_login_for(url: str, credentials: Credentials) -> bool:
     """Return whether any of these credentials are for that URL.
 
-    Each is for the URLs with a prefix: a server, or an organization or a repository on it, such as
-    `https://github.com/acme`. If `only` is set, it is the prefix of all of them.
+    Each of them is for URLs with a certain prefix: a server, or an organization or repository on
+    it, such as `https://github.com/acme`. If `only` is set, it is the prefix for all of them.
     """
     prefixes = [login.prefix for login in credentials.logins]
     if credentials.app:
@@ -225,12 +225,12 @@ def _any_login_for(url: str, credentials: Credentials) -> bool:
 
 
 def _without_git_suffix(url: str) -> str:
-    """Return the URL without `.git`, because both spellings are the same repository."""
+    """Return the URL without `.git`, because both spellings refer to the same repository."""
     return url.rstrip("/").removesuffix(".git")
 
 
 def _log_of_git(sentence: str, log: Log) -> None:
-    """Log a line that git has printed, as a warning if git says that it is one."""
+    """Log a line of git's output, as a warning if git says that it is one."""
     is_warning = sentence.startswith(("warning: ", "git: warning: "))
     log("warning" if is_warning else "debug", sentence.replace("warning: ", "", 1))
 
@@ -240,8 +240,8 @@ def signers(
     git: Callable[[], Git],
     opened: ExitStack,
 ) -> Callable[[], Signer | None]:
-    """Return a function that returns the signer of commits, which it creates when it is first
-    called, or None without a key. `opened` closes the signer at the end of the run.
+    """Return a function that returns the signer for commits (None if there is no key). The signer
+    is created when the function is first called. `opened` closes the signer at the end of the run.
 
     Raises `UsageError` immediately for an invalid key.
     """

@@ -1,6 +1,4 @@
-"""Shows slow activities on a terminal, with one line for each at the bottom until the activity
-ends.
-"""
+"""Shows slow activities on a terminal, each on a line at the bottom until it ends."""
 
 from __future__ import annotations
 
@@ -31,12 +29,12 @@ class Phases:
         self._console = console
         self._lock = threading.Lock()
         self._progress: Progress | None = None  # None while no activity is shown
-        self._shown: dict[threading.Timer, TaskID] = {}  # by the timer that shows the activity
+        self._shown: dict[threading.Timer, TaskID] = {}  # by the timer of the activity
 
     @contextmanager
     def phase(self, words: str) -> Iterator[None]:
         """Show an activity, described by `words`, until the end of the block or of the decorated
-        function. It only appears after `PATIENCE` seconds.
+        function. It appears only after `PATIENCE` seconds.
         """
         began = time.monotonic()
         timer = threading.Timer(PATIENCE, lambda: self._show(timer, words, began))
@@ -56,7 +54,7 @@ class Phases:
                         self._progress = None
 
     def _show(self, timer: threading.Timer, words: str, began: float) -> None:
-        """Show an activity that has lasted for `PATIENCE`, with the time since it began."""
+        """Show an activity that has lasted `PATIENCE` seconds, with the time since it began."""
         with self._lock:
             if timer.finished.is_set():  # the activity has just ended
                 return
@@ -102,7 +100,7 @@ class RepositoryWithProgress:
             return self._repository.snapshot(branch, places, heads, default, besides)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places, at a snapshot's commit."""
+        """Return the files at more places, at a snapshot's commit."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 

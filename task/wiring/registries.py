@@ -1,4 +1,4 @@
-"""Creates a run's registry client, with credentials and with limits on what annotations may use."""
+"""Creates a run's registry client, with credentials, and with limits on what annotations may use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def registry_of(
     )
     entries = read_registries_conf(options.registries_conf) if options.registries_conf else ()
     is_optional = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
-    tries = 2 if is_optional else 3  # with "auto", a run may go on without an answer
+    tries = 2 if is_optional else 3  # with "auto", a run may continue without a response
     limits = replace(LIMITS, connect=5.0, silence=15.0, tries=tries)
     registry = Registry(
         logins,
@@ -69,7 +69,7 @@ def _registry_secret(
     cluster: Callable[[], ClusterSecrets], namespace: str, name: str
 ) -> Mapping[str, bytes]:
     """Return the values of a secret with registry credentials, by their names in the secret. The
-    connection to the cluster is not opened until now.
+    connection to the cluster is not opened before this is called.
     """
     return cluster().of_registry(namespace, name)
 
@@ -81,7 +81,7 @@ def prover_of(
     log: Log,
 ) -> Prover:
     """Return the prover, which verifies the signatures of images. Raises `UsageError` immediately
-    for options that cannot work.
+    if options cannot work.
 
     `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
@@ -102,12 +102,12 @@ class WantedProofs:
         secrets: Callable[[], ClusterSecrets | None],
         log: Callable[[str], None],
     ) -> None:
-        """`given` are the options of the command line. `secrets` returns the cluster's secrets, or
-        None if they cannot be read.
+        """`given` are the command-line options. `secrets` returns the cluster's secrets, or None if
+        they cannot be read.
         """
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
-        # many images have the same key, or the same demand
+        # many images share a key or a demand
         self._of_secret = cache(self._check_of_secret)
         self._of_demand = cache(self._check_of_demand)
         if given.trust_root:
@@ -126,16 +126,16 @@ class WantedProofs:
             self._from_options = (Asked([check]),)
 
     def __call__(self, question: Question) -> Sequence[Asked]:
-        """Return the checks of an image's signatures that are required. Raises `TaskError` if a key
-        is not available.
+        """Return the required checks of an image's signatures. Raises `TaskError` if a key is not
+        available.
         """
         from_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
         from_config = map(self._of_demand, question.demands)
         return (*self._from_options, *from_resource, *from_config)
 
     def _check_of_secret(self, key: KeySecret) -> Asked:
-        """Return the check of signatures by the public key in a secret of the cluster, which an
-        ImageUpdater names. Raises `RegistryError` if the key cannot be used.
+        """Return the check that verifies signatures with a public key. The key is in a secret of
+        the cluster, which an ImageUpdater names. Raises `RegistryError` if the key cannot be used.
         """
         secrets = self._secrets()
         if secrets is None:
@@ -155,9 +155,9 @@ class WantedProofs:
         return Asked([check], by=f"; imagesVerification requires the key in secret {key}")
 
     def _check_of_demand(self, demand: Demand) -> Asked:
-        """Return the checks that a rule of the repository's config requires (`demand`): signatures
-        by public keys in files, and keyless ones by identities. Raises `TargetError` for an invalid
-        key.
+        """Return the checks that a rule in the repository's config (`demand`) requires. They verify
+        signatures with public keys from files, and keyless signatures by identity. Raises
+        `TargetError` for an invalid key.
         """
         checks = []
         for path, text in demand.texts:
@@ -173,8 +173,8 @@ class WantedProofs:
 
 
 def _key_check(name: str, text: str | None = None) -> Check:
-    """Return a check of signatures by public keys in PEM format: those in `text`, or, without it,
-    those in the file called `name`.
+    """Return a check that verifies signatures with public keys in PEM format: those in `text`, or,
+    if that is None, those in the file `name`.
 
     Raises `Malformed` and `UsageError`.
     """
@@ -186,8 +186,8 @@ def _key_check(name: str, text: str | None = None) -> Check:
 
 
 def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
-    """Return a function that creates a check of keyless signatures, which name the identity of the
-    signer instead of a key.
+    """Return a function that creates a check of keyless signatures, which name the signer's
+    identity instead of a key.
 
     Raises `UsageError` if the required package is missing.
     """
@@ -205,7 +205,7 @@ def _logins_from_options(
     settings: Settings, environ: Mapping[str, str]
 ) -> Mapping[str, RegistryLogin]:
     """Return the credentials from the options, by registry. Raises `UsageError` if they do not say
-    for which registry the password is.
+    which registry the password is for.
     """
     options = settings.registry
     login = password_of(options.registry_username, options.registry_password_file, environ)

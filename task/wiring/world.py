@@ -1,6 +1,6 @@
-"""Creates the World, which has the clients for one run, from the settings. Most clients are
-created, and their modules imported, when they are first used. Most runs need only a few clients,
-and importing all of their modules takes a fifth of a run's processor time.
+"""Creates the World, with the clients for one run, from the settings. Most clients are created only
+when they are first used, and their modules are imported only then. Most runs need only a few
+clients, and importing all of their modules takes a fifth of a run's processor time.
 """
 
 from __future__ import annotations
@@ -110,18 +110,16 @@ class RealWorld(World):
             self._prover()
 
     def _phases(self, console: Any) -> Phase:
-        """Return the function that shows an activity on the terminal while it lasts."""
+        """Return a function that shows an activity on the terminal while it lasts."""
         from task.wiring.progress import Phases
 
         return Phases(console).phase
 
     def _check_argo(self) -> None:
-        """Raise `UsageError`, or log a warning, for options that need an Argo CD that is not
-        available.
-        """
+        """Raise `UsageError`, or log a warning, if options need Argo CD and it is not available."""
         settings = self._settings
         if settings.rollout.wait:
-            self._argo.check()  # also for a plan, because the run would fail
+            self._argo.check()  # even for a plan, because the real run would fail
         if settings.promote.healthy and not self._argo.kind:
             hint = (
                 "files and Git do not show which Applications are healthy: set --applications to"
@@ -137,7 +135,7 @@ class RealWorld(World):
             )
 
     def applications(self) -> Iterable[Found]:
-        """Return the manifests of the relevant Applications from each source. On a terminal, they
+        """Return the manifests of the relevant Applications from all sources. On a terminal, they
         are all read at once, so that the activity is shown.
         """
         if not self._shows_activities:
@@ -149,7 +147,7 @@ class RealWorld(World):
         """Yield the manifests of Applications, and remember those of AppProjects for later."""
 
         def read_only(repo: str) -> BareRepository:
-            """Return a repository that is only read, so it needs no signer."""
+            """Return a repository that is only read, and therefore needs no signer."""
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
         for manifest in applications(
@@ -197,7 +195,8 @@ class RealWorld(World):
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
         """Return the repository at a URL, without showing its activities on the terminal.
 
-        Commits are pushed with git, or, with `--commit-through github`, made by GitHub's API.
+        Commits are pushed with git. With `--commit-through github`, they are made through GitHub's
+        API.
         """
         git = self._git.client(repo, subscription)
         cache = self._settings.git.git_cache_dir
@@ -229,8 +228,8 @@ class RealWorld(World):
         return self._opened.enter_context(closing(change))
 
     def login(self, subscription: Subscription) -> str:
-        """Return a string that identifies the Git credentials that a subscription (what to update,
-        and where) writes with: the name of the cluster's secret, or "" for credentials from the
+        """Return a string that identifies the Git credentials with which a subscription (what to
+        update, and where) writes: the name of the cluster's secret, or "" for credentials from the
         options.
         """
         if not self._cluster or self._git.options_cover(subscription.repo):
@@ -256,9 +255,9 @@ class RealWorld(World):
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
         """Return how a source commit relates to an older one: "newer", "older", or another word if
-        that is unknown.
+        the order is unknown.
 
-        Calls from several repositories are handled one by one.
+        Calls for several repositories are handled one at a time.
         """
         with self._phase("comparing source commits"), self._lineage_lock:
             kin = self._lineage().order(repository, old, new)
@@ -267,7 +266,7 @@ class RealWorld(World):
         return str(kin.order)
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return the registries' responses about images."""
+        """Return the registries' responses to questions about images."""
         with self._phase("querying the registries"):
             return self._registry().answer(questions)
 
@@ -289,8 +288,8 @@ class RealWorld(World):
         self,
         questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return the proof for each image, a refusal if the image does not meet the requirements,
-        or an error.
+        """Return the result for each image: its proof, a refusal if the image does not meet the
+        requirements, or an error.
         """
         return self._prover()(questions)
 
@@ -312,7 +311,7 @@ class RealWorld(World):
         return forges_of(self._settings, self._environ, self._log, self._opened, self._git.logins)
 
     def forge(self, repo: str) -> Host:
-        """Return the pull requests of a repository."""
+        """Return the client for a repository's pull requests."""
         return self._forges().of(repo)
 
     def forge_if_known(self, repo: str) -> Host | None:
@@ -322,9 +321,7 @@ class RealWorld(World):
         return self._forges().if_known(repo)
 
     def check_forge(self, repo: str) -> None:
-        """Raise the error that `forge` would raise for an unknown Git host, without sending a
-        request.
-        """
+        """Raise the same error as `forge` for an unknown Git host, without sending a request."""
         self._forges().check_host(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
@@ -342,11 +339,11 @@ class RealWorld(World):
         return self._forges().commit_page(repo, commit)
 
     def comments(self, repo: str) -> Comments:
-        """Return the comments on the pull requests of a repository."""
+        """Return the client for the comments on a repository's pull requests."""
         return self._forges().comments(repo)
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments of a repository."""
+        """Return the client for a repository's deployments."""
         return self._forges().deployments(repo)
 
     def page(self, application: Tracker) -> str:
@@ -364,7 +361,7 @@ class RealWorld(World):
         for source in subscription.application.sources:
             if normal_url(source.repo) != url:
                 continue
-            # the project's rules are compared with the URL as the source spells it
+            # the project's rules are compared with the URL as spelled in the source
             keys = keys_wanted(project, source.repo)
             if keys:
                 return keys
@@ -378,8 +375,8 @@ class RealWorld(World):
         return self._projects.get(name, {})
 
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
-        """Return what prevents Argo CD from deploying a commit now, and how to fix it, both "" if
-        nothing is known. The reason is logged once for each Application.
+        """Return what prevents Argo CD from deploying a commit now, and how to fix that. Both are
+        "" if nothing is known. The reason is logged once for each Application.
         """
         app = subscription.application
         if subscription.target == "flux":
@@ -415,7 +412,7 @@ class RealWorld(World):
         return synced_revisions(item, lambda url: normal_url(url) == repo)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return the owner that reverts changes to a field of a live Application, or "" if
+        """Return the owner that reverts changes to a field of a live Application, or "" if it is
         unknown.
         """
         return self._argo.taken_back_by(manifest, field)
@@ -427,8 +424,8 @@ class RealWorld(World):
         return self._argo.live() if self._argo.kind else None
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh the landed Applications (those whose image was pushed) in Argo CD, and with
-        `--wait`, wait for their rollouts.
+        """Refresh the landed Applications (those whose image was pushed) in Argo CD. With `--wait`,
+        also wait for their rollouts.
         """
         waits = self._settings.rollout.wait
         refreshes = bool(self._argo.kind)
@@ -446,7 +443,7 @@ class RealWorld(World):
         return Follow(self._settings, self._argo, self.forge, self._git.descends, self._open)
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Do the same after a rollback, within the time that remains after `follow`."""
+        """Do the same as `follow` after a rollback, within the time left over from `follow`."""
         return self._follow().back(landed)
 
     def close(self) -> None:

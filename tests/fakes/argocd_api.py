@@ -1,10 +1,12 @@
-"""Argo CD's API in this process, compared with the recorded answers of Argo CD 3.6 on 2026-11-22. Rollouts are played.
+"""A fake Argo CD API in this process, which plays rollouts. Compared with recorded responses of
+Argo CD 3.6 on 2026-11-22.
 
-tests/argocd/test_argocd_recorded.py puts it into the situations in tests/data/recorded/argocd-3.6, and compares its
-answers.
+tests/argocd/test_argocd_recorded.py puts the fake into the situations in
+tests/data/recorded/argocd-3.6, and compares its responses.
 
-A play is a list of Application states. Each look at an Application (a GET, or a refresh) shows the next state, and the
-last one stays. What the real server refuses is refused here. If no client should send it, it is noted in `wrong`.
+A play is a list of Application states. Each look at an Application (a GET or a refresh) advances to
+the next state, until the last one. The fake rejects what the real server rejects. Requests that no
+client should send are recorded in `wrong`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from support.host_schemas import problems
 from support.serving import serving
 
-# The values of `fields`, each after `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
+# The supported values of `fields`, without the prefix `items.` (argo-cd
+# server/application/forwarder_overwrite.go, v3).
 FIELDS = (
     "metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels", "metadata.creationTimestamp",
     "metadata.deletionTimestamp", "spec", "status.sourceHydrator", "status.sync.status", "status.health",
@@ -58,26 +61,26 @@ KNOWN = {
 
 
 class Request(NamedTuple):
-    """One parsed request."""
+    """A parsed request."""
 
     method: str
     path: str
     query: dict[str, list[str]]
-    headers: dict[str, str]  # names in lower case
+    headers: dict[str, str]  # names in lowercase
     body: Any
 
 
 class Fault(NamedTuple):
-    """What the next request gets instead of an answer. `status` 0 breaks the connection off."""
+    """A fault that the next request gets instead of a response. `status` 0 drops the connection."""
 
     status: int
     body: str = ""
     headers: Mapping[str, str] = {}
-    after: bool = False  # the work is done first
+    after: bool = False  # whether the request takes effect first
 
 
 class ArgoCDServer(ThreadingHTTPServer):
-    """The state of one Argo CD."""
+    """The fake server, with the state of an Argo CD instance."""
 
     daemon_threads = True
 
@@ -85,38 +88,42 @@ class ArgoCDServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.root = root
         self.lock = threading.RLock()
-        self.tokens = {"good-token"}  # empty: anonymous access
+        self.tokens = {"good-token"}  # if empty, access is anonymous
         self.expired: set[str] = set()
         self.user = "ci"  # the owner of the tokens
-        self.projects: set[str] | None = None  # existing projects; None: any
-        self.tls = ""  # the URL with TLS, if requests come without TLS
-        self.settings: dict[str, Any] = {}  # `url` is there only if an administrator has set it
+        self.projects: set[str] | None = None  # existing projects; None means any
+        self.tls = ""  # the URL to redirect to, if requests must use TLS but arrive without it
+        self.settings: dict[str, Any] = {}  # has `url` only if an administrator has set it
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
-        # ApplicationSets and AppProjects that the token may get, as their kind in the API and (namespace, name)
+        # ApplicationSets and AppProjects that the token may get, by (kind in the API, namespace,
+        # name)
         self.others: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}  # the manifests of live pods, by name
-        self.hidden: set[tuple[str, str]] = set()  # (namespace, name) that the token may not get
-        self.frozen: set[tuple[str, str]] = set()  # (namespace, name) that it may not update
+        # the (namespace, name) of Applications that the token may not get
+        self.hidden: set[tuple[str, str]] = set()
+        # the (namespace, name) of Applications that it may not update
+        self.frozen: set[tuple[str, str]] = set()
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
-        # The repository server's error about a patched Application; "" if it can make the manifests.
+        # The repository server's error about a patched Application, or "" if it can render the
+        # manifests.
         self.render: Callable[[Mapping[str, Any]], str] = lambda _changed: ""
 
     def secure(self, certificate: str, key: str) -> None:
-        """Speak TLS from now on."""
+        """Use TLS from now on."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing, because clients that go away are part of the tests."""
+        """Log nothing, because clients that disconnect are part of the tests."""
 
     @property
     def address(self) -> str:
-        """HOST:PORT, as ARGOCD_SERVER has it."""
+        """The server's HOST:PORT, as in ARGOCD_SERVER."""
         return f"127.0.0.1:{self.server_address[1]}"
 
     def add(self, *states: Mapping[str, Any]) -> None:
@@ -129,7 +136,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         ]
 
     def asked(self, method: str, end: str = "") -> list[Request]:
-        """Return the requests of one kind so far."""
+        """Return the requests so far with this method and a path that ends in `end`."""
         return [one for one in self.seen if one.method == method and one.path.endswith(end)]
 
 
@@ -144,10 +151,10 @@ class _Denied(Exception):
 class _Handler(BaseHTTPRequestHandler):
     server: ArgoCDServer
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise every answer waits 40 ms for an acknowledgement
+    disable_nagle_algorithm = True  # otherwise, every response waits 40 ms for an acknowledgement
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._serve()
@@ -212,9 +219,9 @@ class _Handler(BaseHTTPRequestHandler):
                     200,
                     "<!doctype html><title>Argo CD</title>",
                     {},
-                )  # the user interface answers everything else
+                )  # the user interface handles everything else
             return 404, "404 page not found\n", {}
-        if asked.path == f"{api}settings":  # for anybody
+        if asked.path == f"{api}settings":  # does not require a login
             return 200, {"appLabelKey": "app.kubernetes.io/instance", **server.settings}, {}
         try:
             self._logged_in(asked)
@@ -275,7 +282,11 @@ class _Handler(BaseHTTPRequestHandler):
         raise _Denied(7, "permission denied")
 
     def _key(self, namespace: str, project: str, name: str) -> tuple[str, str]:
-        """Return a visible Application. Only a client that may see the project learns whether another one exists."""
+        """Return the key of an Application that the token may see.
+
+        For any other name, the error does not show whether the Application exists: it is "not
+        found" if the request names a project, and "permission denied" if it does not.
+        """
         key = (namespace or "argocd", name)
         play = self.server.plays.get(key) if key not in self.server.hidden else None
         if project and (not play or play[0]["spec"]["project"] != project):
@@ -322,7 +333,9 @@ class _Handler(BaseHTTPRequestHandler):
         return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
 
     def _patch(self, asked: Request, name: str) -> dict[str, Any]:
-        """Test and apply the patch, make the manifests, and then write the whole spec over the current one."""
+        """Test and apply the patch, render the manifests, and then overwrite the whole current
+        spec.
+        """
         server = self.server
         with server.lock:
             key = self._key(asked.body.get("appNamespace", ""), "", name)
@@ -356,19 +369,21 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def invalid(item: Mapping[str, Any]) -> str:
-    """Return what is wrong according to Argo CD's schema, or ""."""
+    """Return the errors in an Application according to Argo CD's schema, or ""."""
     whole = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", **item}
     return "; ".join(problems("argo-cd-application-v1alpha1", whole))[:500]
 
 
 class PatchError(Exception):
-    """A JSON patch that does not apply."""
+    """A JSON patch cannot be applied."""
 
 
 def apply_patch(
     document: dict[str, Any], operations: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Apply `add`, `replace`, `remove` and `test` of RFC 6902, with the messages of evanphx/json-patch."""
+    """Apply the operations `add`, `replace`, `remove`, and `test` of RFC 6902. Errors have the
+    messages of evanphx/json-patch.
+    """
     document = copy.deepcopy(document)
     for one in operations:
         path = one["path"]
@@ -434,7 +449,9 @@ def _picked(item: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def argocd_server(root: str = "") -> Iterator[ArgoCDServer]:
-    """A server that runs during the block. At its end, the test fails for anything that no client should have sent."""
+    """Run a server during the block. Afterwards, fail if a client has sent anything that no client
+    should send.
+    """
     with serving(ArgoCDServer(root)) as server:
         yield server
     assert not server.wrong, server.wrong

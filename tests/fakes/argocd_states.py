@@ -1,4 +1,6 @@
-"""Applications as Argo CD's controller writes them, moment by moment. Compared with the recordings of Argo CD 3.6."""
+"""Applications as Argo CD's controller writes them at each moment of a rollout. Compared with the
+recordings of Argo CD 3.6.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ MORNING = "2026-11-21T06:00:{:02d}Z"
 
 
 def live_application(name: str = "web", namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
-    """Return an Application as from the API, without a status."""
+    """Return an Application as the API returns it, with an empty status."""
     return {
         "metadata": {
             "name": name,
@@ -48,7 +50,8 @@ def at(
 ) -> dict[str, Any]:
     """Return the Application at one moment of a rollout, as its controller writes it.
 
-    `compared` is the second of status.reconciledAt, `changed` the second in which the health changed.
+    `compared` is the second of status.reconciledAt, and `changed` is the second in which the health
+    changed.
     """
     state = copy.deepcopy(dict(app))
     spec = state["spec"]
@@ -91,7 +94,9 @@ def at(
 
 
 def compared_to(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sources of a comparison. With several sources, there is also an empty one."""
+    """Return the sources and the destination of a comparison. With several sources, there is also
+    an empty `source`.
+    """
     if "sources" in spec:
         return {
             "source": {"repoURL": ""},
@@ -116,7 +121,9 @@ def operated(
     limit: int = 5,
     began: bool = True,
 ) -> dict[str, Any]:
-    """Return status.operationState. An operation without `began` has no result and no message yet."""
+    """Return status.operationState. Without `began`, the operation does not have a result or a
+    message yet.
+    """
     several = "," in revision
     order: dict[str, Any] = (
         {"revisions": revision.split(",")} if several else {"revision": revision}
@@ -141,7 +148,7 @@ def operated(
 def resource(
     kind: str, name: str, health: str = "", message: str = "", **more: Any
 ) -> dict[str, Any]:
-    """Return one entry of status.resources, or a node of the resource tree."""
+    """Return an entry of status.resources, or a node of the resource tree."""
     found = {"kind": kind, "name": name, **more}
     return (
         {**found, "health": {"status": health, **({"message": message} if message else {})}}
@@ -153,7 +160,9 @@ def resource(
 def node(
     kind: str, name: str, health: str, message: str = "", created: int = 11, reason: str = ""
 ) -> dict[str, Any]:
-    """Return one node of the resource tree. A pod has a reason: Running, ImagePullBackOff."""
+    """Return a node of the resource tree. A pod has a reason, such as Running or
+    ImagePullBackOff.
+    """
     info = (
         [{"name": "Status Reason", "value": reason}]
         if reason
@@ -163,7 +172,9 @@ def node(
 
 
 def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
-    """Return the answer with sync windows of these kinds, each active or not. Without any, there is not a list."""
+    """Return the response about sync windows, each given as its kind and whether it is active.
+    Empty lists are left out.
+    """
     windows = [
         ({"kind": kind, "schedule": "* * * * *", "duration": "1h", "manualSync": False}, on)
         for kind, on in assigned
@@ -180,6 +191,6 @@ def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
 def applied(
     kind: str, name: str, message: str, status: str = "Synced", **more: Any
 ) -> dict[str, Any]:
-    """Return one resource in the result of an operation."""
+    """Return a resource in the result of an operation."""
     where = {"group": "", "version": "v1", "namespace": "web"}
     return {"kind": kind, "name": name, "message": message, "status": status, **where, **more}

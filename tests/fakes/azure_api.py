@@ -1,8 +1,10 @@
-"""Azure DevOps' REST API 7.1, as far as pull requests need it.
+"""A fake of Azure DevOps' REST API 7.1, as far as pull requests need it.
 
-Requests are like those of Microsoft's own clients (tests/data/forges/azure.json, compared on 2026-11-22). It was never
-compared with a real server. Shapes are from learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull
-Request Labels", "… Reviewers", "Refs", and "Identities". A list cuts descriptions to 400 characters, and lacks labels.
+Requests match those of Microsoft's own clients (tests/data/forges/azure.json, compared on
+2026-11-22). The fake was never compared with a real server. The shapes are from
+learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull Request Labels", "…
+Reviewers", "Refs", and "Identities". Lists truncate descriptions to 400 characters, and do not
+include labels.
 """
 
 import base64
@@ -23,7 +25,7 @@ _CHANGE = {"title", "description", "status", "autoCompleteSetBy", "completionOpt
 
 
 class AzureDevOps(ForgeServer):
-    """One repository in one project."""
+    """A repository in a project."""
 
     login = "Basic " + base64.b64encode(b":good-token").decode()
     forge, api = "azure", f"/{ORGANIZATION}"
@@ -31,7 +33,7 @@ class AzureDevOps(ForgeServer):
     def __init__(self) -> None:
         super().__init__()
         self.people = {"ann@example.com": ANN, "bob@example.com": BOB}
-        self.version = "7.1"  # the newest version that it supports
+        self.version = "7.1"  # the newest API version that the server supports
         self.policies: list[dict[str, Any]] = []
         self.conflicts = False
 
@@ -94,7 +96,9 @@ class AzureDevOps(ForgeServer):
         )
 
     def _discussion(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Answer about threads. Azure itself begins some, and only its author may edit a comment."""
+        """Handle a request for comment threads. Azure itself starts some, and only its author may
+        edit a comment.
+        """
         if request.method == "GET":
             threads = [
                 {"id": 1, "comments": [{"id": 1, "content": "Bob joined", "commentType": "system"}]}
@@ -253,7 +257,7 @@ class AzureDevOps(ForgeServer):
         return Reply(200, {"value": found, "count": len(found)})
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """Return a pull request in the form of the API."""
+        """Return a pull request as the API returns it."""
         api = f"{self.url}/{ORGANIZATION}/_apis/git/repositories/{REPOSITORY_ID}"
         shown: dict[str, Any] = {
             "repository": {"id": REPOSITORY_ID, "name": REPOSITORY, "url": api},

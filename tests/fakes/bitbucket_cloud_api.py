@@ -1,8 +1,10 @@
-"""Bitbucket Cloud's REST API 2.0, as far as pull requests need it.
+"""A fake of Bitbucket Cloud's REST API 2.0, as far as pull requests need it.
 
-Requests are as in Bitbucket's description (tests/data/forges/bitbucket.json, compared on 2026-11-22). It was never
-compared with a real one. Shapes are from developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests, and
-queries from …/rest/intro/#filtering. A second POST for a branch with an open request is not an error: it renames that one.
+Requests match Bitbucket's description (tests/data/forges/bitbucket.json, compared on 2026-11-22).
+The fake was never compared with a real server. The shapes are from
+developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests, and the query language is from
+…/rest/intro/#filtering. A second POST for a branch with an open request is not an error: it renames
+the open request.
 """
 
 import re
@@ -28,10 +30,10 @@ _KEYS = {
 
 
 class BitbucketCloud(ForgeServer):
-    """One repository in one workspace."""
+    """A repository in a workspace."""
 
     forge, api = "bitbucket", "/2.0"
-    # Its schema has only the rendered form of a summary, but every client sends the text like this.
+    # The schema only has the rendered form of a summary, but all clients send the text like this.
     excused = ("('description' was unexpected)",)
 
     def __init__(self) -> None:
@@ -79,7 +81,9 @@ class BitbucketCloud(ForgeServer):
         return _error(404, "Not found")
 
     def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Answer about comments. Only its author may edit one, and deleted ones are still listed."""
+        """Handle a request for comments. Only its author may edit a comment, and deleted comments
+        are still listed.
+        """
         if request.method == "GET":
             found = [_comment(one) for one in self.notes if one.request == pull.number]
             self.require(request.one("sort") in ("", "created_on", "-created_on"), "sort")
@@ -128,7 +132,7 @@ class BitbucketCloud(ForgeServer):
         return self._page(request, [self.shown(pull, brief=True) for pull in found])
 
     def _terms(self, query: str) -> list[list[tuple[str, str, str]]]:
-        """Parse a query into terms that must all hold, each with alternatives."""
+        """Parse a query into terms, all of which must hold. Each is a list of alternatives."""
         terms = []
         for part in query.split(" AND ") if query else []:
             choices = (
@@ -240,7 +244,7 @@ class BitbucketCloud(ForgeServer):
         return self._page(request, found)
 
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
-        """Return a pull request in the form of the API. In a list, it has no reviewers."""
+        """Return a pull request as the API returns it. In a list, it does not have reviewers."""
         full_name = f"{WORKSPACE}/{SLUG}"
         people = {
             "reviewers": [{"uuid": uuid, "type": "user"} for uuid in pull.reviewers],

@@ -1,8 +1,10 @@
-"""Bitbucket Data Center's REST API 1.0, as far as pull requests need it.
+"""A fake of Bitbucket Data Center's REST API 1.0, as far as pull requests need it.
 
-Requests are as in Bitbucket's description (tests/data/forges/bitbucket-server.json, compared on 2026-11-22). It was
-never compared with a real one. Shapes are from developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests".
-`release` decides what it supports: auto-merge since 8.15, drafts since 8.18. It silently ignores unknown fields.
+Requests match Bitbucket's description (tests/data/forges/bitbucket-server.json, compared on
+2026-11-22). The fake was never compared with a real server. The shapes are from
+developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests". `release` determines what the
+server supports: auto-merge since 8.15, drafts since 8.18. The server silently ignores unknown
+fields.
 """
 
 import re
@@ -19,7 +21,7 @@ _CHANGE = {"version", "title", "description", "reviewers", "toRef", "draft"}
 
 
 class BitbucketDataCenter(ForgeServer):
-    """One repository in one project."""
+    """A repository in a project."""
 
     forge, api = "bitbucket-server", "/rest/api/1.0"
 
@@ -29,7 +31,7 @@ class BitbucketDataCenter(ForgeServer):
         self.release = (8, 19, 3)
         self.page_size = 25
         self.auto_merge_allowed = True
-        self.versions: dict[int, int] = {}  # of comments
+        self.versions: dict[int, int] = {}  # the versions of comments
         self.all_checks_pass = False
         self.conflicts = False
 
@@ -66,9 +68,9 @@ class BitbucketDataCenter(ForgeServer):
         return _error(404, "Not found", "")
 
     def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Answer about comments, the newest activity first.
+        """Handle a request for comments. The newest activity comes first.
 
-        Only its author may edit one, and has to name its version.
+        Only its author may edit a comment, and the request must include the comment's version.
         """
         if request.method == "GET":
             found = [{"action": "COMMENTED", "commentAction": "ADDED", "comment": self._comment(one)}
@@ -225,7 +227,7 @@ class BitbucketDataCenter(ForgeServer):
         pull.title, pull.body = body.get("title", pull.title), body.get("description", "")
         pull.reviewers = [
             one["user"]["name"] for one in body.get("reviewers", [])
-        ]  # without any, all are removed
+        ]  # if there are none, all reviewers are removed
         return Reply(200, self.shown(pull))
 
     def _invalid(self, body: dict[str, Any]) -> Reply | None:
@@ -281,11 +283,11 @@ class BitbucketDataCenter(ForgeServer):
         return Reply(200, self.shown(pull))
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """Return a pull request in the form of the API."""
+        """Return a pull request as the API returns it."""
         repository = {"slug": SLUG, "project": {"key": KEY}}
         into = (
             {"slug": "upstream", "project": {"key": "UP"}} if pull.fork else repository
-        )  # we are the fork
+        )  # our repository is the fork
         draft = {"draft": pull.draft} if self.release >= (8, 18) else {}
         properties: dict[str, Any] = {
             "mergeResult": {"outcome": "CONFLICTED" if self.conflicts else "CLEAN"}
@@ -329,7 +331,7 @@ class BitbucketDataCenter(ForgeServer):
             return _error(
                 401, "Authentication failed. Please check your credentials and try again.", name
             )
-        if kind == "forbidden":  # it also answers 401 to a user without permission
+        if kind == "forbidden":  # also a 401, as for a wrong login
             name = "com.atlassian.bitbucket.AuthorisationException"
             return _error(401, "You are not permitted to access this resource", name)
         if kind == "limited":

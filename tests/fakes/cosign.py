@@ -1,6 +1,7 @@
-"""What cosign stores in a registry: real signatures, with keys from openssl.
+"""The artifacts that cosign stores in a registry: real signatures, with keys from openssl.
 
-Compared with the signatures of cosign 3.1.3 on 2026-11-22. `make test-real` runs it (tests/real/test_distribution.py).
+Compared with signatures made by cosign 3.1.3 on 2026-11-22. `make test-real` runs cosign
+(tests/real/test_distribution.py).
 """
 
 import base64
@@ -28,7 +29,7 @@ KINDS = {
 
 
 class Keys(NamedTuple):
-    """One key pair."""
+    """A key pair."""
 
     private: Path
     public: Path
@@ -48,7 +49,7 @@ class Keys(NamedTuple):
 
 
 def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
-    """Make a new pair."""
+    """Create a key pair."""
     private, public = folder / f"{name}.key", folder / f"{name}.pub"
     algorithm, option = KINDS[kind]
     _openssl(
@@ -64,7 +65,7 @@ def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
 
 
 def tag_of(digest: str, ending: str = "sig") -> str:
-    """Return the tag under which cosign stores the signatures of an image, or its attestations."""
+    """Return the tag under which cosign stores an image's signatures or attestations."""
     return f"{digest.replace(':', '-')}.{ending}"
 
 
@@ -79,7 +80,7 @@ def payload(digest: str, kind: str = "cosign container image signature") -> byte
 
 
 def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a payload with its signature, as a layer."""
+    """Return a payload and its signature as a layer."""
     said = {"dev.cosignproject.cosign/signature": base64.b64encode(signature).decode(), **notes}
     return blob, {
         "mediaType": PAYLOAD,
@@ -90,12 +91,12 @@ def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str,
 
 
 def signatures(*parts: tuple[bytes, dict[str, Any]], subject: Content | None = None) -> Content:
-    """Return the manifest of signatures. With a subject, it refers to the image."""
+    """Return a manifest with these signatures. With a subject, it refers to the image."""
     return _manifest(parts, ARTIFACT, subject)
 
 
 def signed(by: Keys, digest: str, **how: Any) -> Content:
-    """Return one good signature."""
+    """Return a manifest with one valid signature."""
     blob = payload(digest)
     return signatures(layer(blob, by.sign(blob)), **how)
 
@@ -134,7 +135,9 @@ def bundle(
 
 
 def referrer(blob: bytes, subject: Content, predicate: str = "") -> Content:
-    """Return a bundle that refers to an image, with the annotation that says which statement it has."""
+    """Return the manifest of a bundle that refers to an image. Its annotation has the bundle's
+    predicate type.
+    """
     described = {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)}
     said = {
         "dev.sigstore.bundle.content": "dsse-envelope",
@@ -144,7 +147,9 @@ def referrer(blob: bytes, subject: Content, predicate: str = "") -> Content:
 
 
 def attestations(*parts: tuple[bytes, dict[str, str]]) -> Content:
-    """Return the manifest of envelopes, each with the annotations of its layer, as cosign 2 and Chains store them."""
+    """Return a manifest with these envelopes, as stored by cosign 2 and Tekton Chains. Each comes
+    with the annotations of its layer.
+    """
     named = [
         (
             blob,
@@ -161,7 +166,7 @@ def attestations(*parts: tuple[bytes, dict[str, str]]) -> Content:
 
 
 def envelope(by: Keys, statement: bytes, kind: str = STATEMENT) -> bytes:
-    """Return a signed statement in a bare envelope."""
+    """Return a signed statement as a bare envelope."""
     signed = by.sign(b"DSSEv1 %d %s %d %s" % (len(kind), kind.encode(), len(statement), statement))
     entry = {"keyid": "", "sig": base64.b64encode(signed).decode()}
     body = {
@@ -173,7 +178,9 @@ def envelope(by: Keys, statement: bytes, kind: str = STATEMENT) -> bytes:
 
 
 def fallback(*referring: Content) -> Content:
-    """Return the index of what refers to an image, for a registry without an API for it."""
+    """Return an index of the manifests that refer to an image, for a registry without a referrers
+    API.
+    """
     entries = [
         {"mediaType": TYPES[OCI][0], "digest": one.digest, "size": one.size, "artifactType": BUNDLE}
         for one in referring

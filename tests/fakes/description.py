@@ -1,6 +1,7 @@
-"""Checks requests against a forge's own description of its API: unknown paths, parameters, fields and types.
+"""Checks requests against a forge's own API description: paths, parameters, fields, and types.
 
-The descriptions are in tests/data/forges. `python -m scripts.forge_descriptions` made them from the forges' own.
+The descriptions are in tests/data/forges. `python -m scripts.forge_descriptions` generates them
+from the forges' own.
 """
 
 import json
@@ -12,11 +13,11 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 FOLDER = Path(__file__).parent.parent / "data" / "forges"
-MANY = {"ref", "head", "branch", "name"}  # a `{ref}` may have slashes
+MANY = {"ref", "head", "branch", "name"}  # values that may contain slashes, such as `{ref}`
 
 
 class Description:
-    """One forge's description."""
+    """A forge's API description."""
 
     def __init__(self, forge: str) -> None:
         found = json.loads((FOLDER / f"{forge}.json").read_text())
@@ -32,14 +33,18 @@ class Description:
         self._validators: dict[tuple[str, str], Any] = {}
 
     def operation(self, method: str, path: str) -> str:
-        """Return the operation of a request, or "". Of several, the one with the fewest variables."""
+        """Return the operation of a request, or "" if there is none. If several match, return the
+        one with the fewest variables.
+        """
         found = [
             name for verb, name, route in self._routes if verb == method and route.fullmatch(path)
         ]
         return min(found, key=lambda name: name.count("{"), default="")
 
     def problems(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> list[str]:
-        """Return which parts of a request are not described. `path` is as it was sent, below the API's address."""
+        """Return the parts of a request that are not described. `path` is the path as sent,
+        relative to the API's address.
+        """
         name = self.operation(method, path)
         if not name:
             return [f"{method} {path} is not described"]
@@ -66,7 +71,9 @@ class Description:
         return found
 
     def validator(self, name: str, *place: str) -> Any:
-        """Return a validator for the schema at a place in an operation. A request may have nothing unknown."""
+        """Return a validator for the schema at a place in an operation. Requests must not contain
+        unknown fields.
+        """
         key = name, "/".join(place)
         if key not in self._validators:
             schema: Any = self.operations[name]
@@ -78,7 +85,9 @@ class Description:
 
 
 def strict(schema: Any) -> Any:
-    """Return the schema, but without unknown properties if it names any."""
+    """Return the schema, changed so that an object with listed properties must not have any
+    others.
+    """
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -92,5 +101,5 @@ def strict(schema: Any) -> Any:
 
 @cache
 def described(forge: str) -> Description:
-    """Return the description of a forge. Each file is read once."""
+    """Return a forge's description. Each file is read only once."""
     return Description(forge)

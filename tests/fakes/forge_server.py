@@ -1,7 +1,9 @@
-"""The base of the fake forges: an HTTP server with branches and pull requests, faults on demand, and strict checks.
+"""The base class of the fake forges: an HTTP server with branches and pull requests, injected
+faults, and strict checks.
 
-A fake answers according to its forge's documentation. Anything that the documentation does not allow is noted in
-`wrong`. Each request is also compared with the forge's own description (`fakes.description`).
+A fake responds according to its forge's documentation. Requests that the documentation does not
+allow are recorded in `wrong`. Each request is also checked against the forge's own API description
+(`fakes.description`).
 """
 
 import json
@@ -16,14 +18,14 @@ from fakes.description import described
 
 
 class Request(NamedTuple):
-    """One parsed request."""
+    """A parsed request."""
 
     method: str
     path: str  # decoded, without the query
     query: dict[str, list[str]]
-    headers: dict[str, str]  # names in lower case
-    body: Any  # JSON; None if there is none
-    target: str = ""  # as it was sent: path and query
+    headers: dict[str, str]  # names in lowercase
+    body: Any  # parsed JSON, or None if there is no body
+    target: str = ""  # the path and query, as sent
 
     def one(self, name: str, default: str = "") -> str:
         return self.query.get(name, [default])[-1]
@@ -31,7 +33,9 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. `status` 0 breaks the connection off, -1 does so after the work."""
+    """A response. `status` 0 drops the connection, and -1 does so after the request has taken
+    effect.
+    """
 
     status: int
     body: Any = None  # text is sent as HTML, anything else as JSON
@@ -40,7 +44,7 @@ class Reply:
 
 @dataclass
 class Pull:
-    """One pull request."""
+    """A pull request."""
 
     number: int
     base: str
@@ -53,13 +57,13 @@ class Pull:
     labels: list[str] = field(default_factory=list)
     version: int = 0
     merge_commit: str = ""
-    auto: dict[str, Any] | None = None  # the merge that was requested for when all checks pass
-    fork: bool = False  # comes from another repository
+    auto: dict[str, Any] | None = None  # the requested auto-merge
+    fork: bool = False  # whether it comes from a different repository
 
 
 @dataclass
 class Note:
-    """One comment on a pull request."""
+    """A comment on a pull request."""
 
     number: int
     request: int
@@ -69,19 +73,19 @@ class Note:
 
 @dataclass
 class Shown:
-    """One deployment, and the states that it got."""
+    """A deployment, and the states that were set on it."""
 
     number: int
     environment: str
     commit: str
     states: list[str]
     links: list[str] = field(default_factory=list)  # links to the environment
-    ours: bool = True  # whether we made it, not a job of the CI system
+    ours: bool = True  # whether we created it, rather than a CI job
 
 
 @dataclass
 class Fault:
-    """What happens to the next `times` requests of that method to a path with that end."""
+    """A fault for the next `times` requests with this method and a path that ends in `end`."""
 
     method: str
     end: str
@@ -90,16 +94,17 @@ class Fault:
 
 
 class ForgeServer(ThreadingHTTPServer):
-    """The state of one repository on a forge."""
+    """A fake forge, with the state of one repository."""
 
     daemon_threads = True
     login = "Bearer good-token"
     forge, api = (
         "",
         "",
-    )  # the forge whose description is used, and the beginning of the described paths
-    aside: tuple[str, ...] = ()  # the beginnings of paths that are not described
-    excused: tuple[str, ...] = ()  # what the description lacks, although the forge accepts it
+    )  # the forge whose description is used, and the prefix of the described paths
+    aside: tuple[str, ...] = ()  # prefixes of paths that are not described
+    # endings of problems to ignore, because the forge accepts what its description lacks
+    excused: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -108,17 +113,17 @@ class ForgeServer(ThreadingHTTPServer):
         self.pulls: list[Pull] = []
         self.notes: list[Note] = []
         self.deployments: list[Shown] = []
-        self.statuses: list[tuple[str, str, str]] = []  # of commits: commit, context, state
-        self.commits: set[str] = set()  # commits of builds
-        self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → the forge's id
+        self.statuses: list[tuple[str, str, str]] = []  # of commits: (commit, context, state)
+        self.commits: set[str] = set()  # the commits that were built
+        self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → the forge's ID
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
-        self.sent = 0  # bytes of all answers
+        self.sent = 0  # bytes of all responses
         self.connections = 0
         self.before: Callable[[Request], None] = lambda _request: (
             None
-        )  # what others do at that moment
+        )  # what others do just before a request is handled
 
     def get_request(self) -> Any:
         self.connections += 1
@@ -134,7 +139,7 @@ class ForgeServer(ThreadingHTTPServer):
 
     @property
     def writes(self) -> list[str]:
-        """The method and path of each request that changed something, or tried to."""
+        """The method and path of each request that changed something or tried to."""
         return [f"{one.method} {one.path}" for one in self.seen if one.method != "GET"]
 
     def fail(self, reply: Reply, method: str = "", end: str = "", times: int = 1) -> None:
@@ -176,7 +181,7 @@ class ForgeServer(ThreadingHTTPServer):
         pull.version += 1
 
     def require(self, true: object, what: str) -> None:
-        """Note a request that violates the documentation."""
+        """Record a request that violates the documentation."""
         if not true:
             self.wrong.append(what)
 
@@ -200,7 +205,7 @@ class ForgeServer(ThreadingHTTPServer):
             return self.answer(request)
 
     def _described(self, request: Request) -> None:
-        """Note which parts of a request the forge does not describe."""
+        """Record the parts of a request that the forge does not describe."""
         path = request.target.partition("?")[0]
         if not self.forge or not path.startswith(self.api):
             return
@@ -212,18 +217,20 @@ class ForgeServer(ThreadingHTTPServer):
             self.wrong += [one for one in found if not one.endswith(self.excused or "-")]
 
     def answer(self, request: Request) -> Reply:
-        """Answer like the forge. `lock` is held."""
+        """Return the response of the forge. The caller holds `lock`."""
         raise NotImplementedError
 
     def refusal(self, kind: str) -> Reply:
-        """Return a refusal of the forge: "unauthorized", "forbidden", "limited", "invalid", "down"."""
+        """Return the forge's error response of this kind: "unauthorized", "forbidden", "limited",
+        "invalid", or "down".
+        """
         raise NotImplementedError
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ForgeServer
     protocol_version = "HTTP/1.1"
-    wbufsize = 65536  # sends an answer in one packet, because two would wait for each other
+    wbufsize = 65536  # sends a response in one packet, because the second of two would be delayed
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
@@ -265,4 +272,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing: what happened is in `seen`."""
+        """Log nothing: `seen` records the requests."""

@@ -1,8 +1,9 @@
-"""Gitea's API v1, as far as pull requests need it. Compared with a real Gitea 1.26.0 on 2026-11-22.
+"""A fake of Gitea's API v1, as far as pull requests need it. Compared with a real Gitea 1.26.0 on
+2026-11-22.
 
-tests/data/recorded/gitea-1.26 has the answers of the real one, and tests/forges/test_gitea_recorded.py puts this one
-into the same situations. That DELETE cancels an auto-merge was seen with the real one, too (tests/real); only the
-timeline is from Gitea's source.
+tests/data/recorded/gitea-1.26 has the responses of the real server, and
+tests/forges/test_gitea_recorded.py puts the fake into the same situations. The real server also
+cancels an auto-merge on DELETE (tests/real). Only the timeline is taken from Gitea's source.
 """
 
 import base64
@@ -23,14 +24,14 @@ PROHIBITED = "This account is prohibited from signing in, please contact your si
 
 
 class Gitea(ForgeServer):
-    """One repository."""
+    """A repository."""
 
     login = "token good-token"
     forge, api = "gitea", "/api/v1"
     aside = ("/version",)
     excused = (
         "('Do' was unexpected)",
-    )  # described as `do` since 1.26, and as `Do` before; 1.26 accepts both
+    )  # described as `do` since 1.26, and as `Do` before that; 1.26 accepts both
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,23 +39,23 @@ class Gitea(ForgeServer):
         self.assigned: dict[int, list[str]] = {}
         self.teams: dict[int, list[str]] = {}
         self.known_teams = {"deployers", "ops"}
-        self.tips: dict[int, str] = {}  # the last tips of the requests' branches
+        self.tips: dict[int, str] = {}  # the latest tips of the requests' branches
         self.known_labels: dict[int, str] = {1: "deploy"}
         self.organization_labels: dict[int, str] = {90: "automatic"}
-        self.passwords: dict[str, str] = {}  # of users, for Basic
-        self.old_names: set[str] = set()  # names that the repository had before
+        self.passwords: dict[str, str] = {}  # the users' passwords, for Basic authentication
+        self.old_names: set[str] = set()  # previous names of the repository
         self.sign_in_required = self.prohibited = False
-        # The owner of the token, what the token may do, and what its user may do in the repository.
+        # The owner of the token, the token's scopes, and the owner's role in the repository.
         self.user, self.scopes, self.role = (
             "ci",
             ["write:issue", "write:repository", "read:user"],
             "write",
         )
         self.private = self.public_only = self.archived = self.without_pulls = False
-        self.merging: set[int] = set()  # requests that are merged after one more look
-        self.most = 50  # rows on a page
+        self.merging: set[int] = set()  # requests that will be merged after one more look
+        self.most = 50  # rows per page
         self.checks = "pending"  # "pending", "none", "forbidden"
-        self.looks = 0  # how many more times it checks for conflicts
+        self.looks = 0  # how many more looks report that it is still checking for conflicts
         self.conflicts = self.signs_not = self.fork_gone = False
         self.settings = {
             "allow_merge_commits": True, "allow_squash_merge": True, "allow_rebase": True,
@@ -83,7 +84,9 @@ class Gitea(ForgeServer):
         return super().serve(request)
 
     def _known(self, request: Request) -> bool:
-        """Tell whether the login is known: a token, a name with a password, or any name with a token."""
+        """Return whether the login is valid: a token, a username with its password, or any username
+        with a token.
+        """
         given = request.headers.get("authorization", "")
         if not given.startswith("Basic "):
             return given == self.login
@@ -123,7 +126,9 @@ class Gitea(ForgeServer):
         return NOT_FOUND
 
     def _out_of_scope(self, method: str, path: str) -> Reply | None:
-        """Refuse what the token may not do. Issues and labels have their own scope, but requests do not."""
+        """Return an error for what the token's scopes do not allow. Issues and labels have a scope
+        of their own, but requests do not.
+        """
         of_issues = "/issues/" in path or path.endswith("/labels")
         kind = (
             "organization"
@@ -145,7 +150,9 @@ class Gitea(ForgeServer):
         )
 
     def _close_without_branch(self) -> None:
-        """Close an open request whose branch was deleted, in the name of the person. The timeline has both."""
+        """Close the open requests whose branches were deleted, in the name of the person who did
+        so. The timeline has both events.
+        """
         for pull in self.pulls:
             tip = self.branches.get(pull.head)
             if tip:
@@ -157,7 +164,7 @@ class Gitea(ForgeServer):
                 pull.state = "closed"
 
     def happened(self, pull: Pull, *kinds: str, user: str = "person", later: int = 60) -> None:
-        """Add events to a request's timeline, all at once."""
+        """Add events to a request's timeline, all with the same time."""
         self.now += timedelta(seconds=later)
         at = self.now.isoformat().replace("+00:00", "Z")
         events = self.events.setdefault(pull.number, [])
@@ -253,7 +260,7 @@ class Gitea(ForgeServer):
         return Reply(201, self.shown(pull))
 
     def _labels(self, request: Request) -> Reply:
-        """Answer about labels. A second one with the same name is possible."""
+        """Handle a request for labels. Two labels may have the same name."""
         if request.method == "GET":
             return self._page(request, _labels(self.known_labels))
         self.require(re.fullmatch("#[0-9a-f]{6}", request.body["color"]), "POST labels: color")
@@ -263,7 +270,9 @@ class Gitea(ForgeServer):
         return Reply(201, _labels(self.known_labels)[-1])
 
     def _set_labels(self, request: Request, number: str) -> Reply:
-        """Set labels by numbers or by names. Unknown ones are ignored, and the case of names matters."""
+        """Add labels by number or by name. Unknown labels are ignored, and names are
+        case-sensitive.
+        """
         if (pull := self.pull(number)) is None:
             return NOT_FOUND
         if self.role != "write":
@@ -285,7 +294,7 @@ class Gitea(ForgeServer):
         )
 
     def _comments(self, request: Request, number: str) -> Reply:
-        """Answer with all comments at once, the oldest first."""
+        """Handle a request for comments. All are returned at once, oldest first."""
         if (pull := self.pull(number)) is None:
             return NOT_FOUND
         if request.method == "POST":
@@ -313,7 +322,9 @@ class Gitea(ForgeServer):
         )
 
     def _ask_reviewers(self, request: Request, number: str) -> Reply:
-        """Request all reviewers or none. Those who were already asked are not in the answer."""
+        """Request all reviewers or none. The response leaves out those who had already been
+        requested.
+        """
         pull = self.pull(number)
         assert pull is not None
         people, teams = request.body.get("reviewers", []), request.body.get("team_reviewers", [])
@@ -338,7 +349,7 @@ class Gitea(ForgeServer):
         )
 
     def _merge(self, request: Request, number: str) -> Reply:
-        """Merge, or schedule a merge, which is not for one commit.
+        """Schedule or cancel an auto-merge, which is not tied to one commit.
 
         A disabled merge style and a missing approval are accepted.
         """
@@ -368,7 +379,7 @@ class Gitea(ForgeServer):
                 "pull request is already scheduled to auto merge when checks succeed [pull_id: 1]",
             )
         pull.auto = body
-        if self.checks == "none":  # a moment later: within three seconds
+        if self.checks == "none":  # it is merged a moment later, within three seconds
             self.merging.add(pull.number)
         return Reply(201)
 
@@ -392,7 +403,7 @@ class Gitea(ForgeServer):
         }  # fmt: skip
 
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
-        """Return a pull request in the form of the API. In a list, empty lists are null."""
+        """Return a pull request as the API returns it. In a list, empty lists are null."""
         there = not self.fork_gone if pull.fork else pull.head in self.branches
         none: list[Any] | None = None if brief else []
         ours = (-1 if self.fork_gone else FORK) if pull.fork else NUMBER
@@ -468,7 +479,9 @@ def _draft(pull: Pull) -> bool:
 
 
 def _cut(title: str) -> str:
-    """Cut a title to 255 columns, of which a wide letter takes two. A longer title is not an error."""
+    """Truncate a title to 255 columns. A wide letter takes up two. A longer title is not an
+    error.
+    """
     if sum(map(_columns, title)) <= 255:
         return title
     kept = ""
@@ -495,6 +508,6 @@ def _labels(names: dict[int, str]) -> list[dict[str, Any]]:
 
 
 def _review(user: str = "", team: str = "") -> dict[str, Any]:
-    """Return a review that was requested but not given yet."""
+    """Return a review that was requested, but not submitted yet."""
     who = {"user": {"login": user} if user else None, "team": {"name": team} if team else None}
     return {**who, "state": "REQUEST_REVIEW"}

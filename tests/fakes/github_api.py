@@ -1,7 +1,9 @@
-"""GitHub's REST API, as far as pull requests need it, and the two mutations for auto-merge.
+"""A fake of GitHub's REST API, as far as pull requests need it, and of the two GraphQL mutations
+for auto-merge.
 
-Every request and every answer is compared with GitHub's own description (tests/data/forges/github.json, compared on
-2026-11-22). The rest (the words of a refusal, GraphQL's answers) is from docs.github.com and from GitHub itself.
+Every request and response is checked against GitHub's own API description
+(tests/data/forges/github.json, compared on 2026-11-22). The rest (error messages, GraphQL
+responses) is from docs.github.com and from GitHub itself.
 """
 
 from copy import deepcopy
@@ -27,10 +29,11 @@ WAYS = {"merge": "Merge commits", "squash": "Squash merges", "rebase": "Rebase m
 
 
 class GitHub(ForgeServer):
-    """One repository on a GitHub Enterprise Server."""
+    """A repository on a GitHub Enterprise Server."""
 
     forge, api = "github", "/api/v3"
-    aside = ("/repositories/", "/meta")  # the place of a renamed repository; the request of a probe
+    # where a renamed repository is found; what a probe requests
+    aside = ("/repositories/", "/meta")
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,16 +47,17 @@ class GitHub(ForgeServer):
             "allow_rebase_merge": True,
         }
         self.drafts = True
-        # "waiting", "ready" (then it goes into the queue), "silent" (success, and nothing else),
-        # or one of REFUSALS
+        # "waiting", "ready" (the request goes straight into the queue), "silent" (success without
+        # any effect), or one of REFUSALS
         self.auto_merge = "waiting"
-        self.ways = set(WAYS)  # that the repository allows, whatever its settings show
+        # the merge methods that the repository allows, whatever its settings say
+        self.ways = set(WAYS)
         self.queue = False  # whether the branch accepts changes only through its merge queue
-        self.queue_refuses = ""  # what the queue says to a request that it does not take yet
+        self.queue_refuses = ""  # the queue's message for a request that it does not accept yet
         self.queued: set[int] = set()
-        self.events: dict[int, list[dict[str, Any]]] = {}  # of the queue, in the form of GraphQL
+        self.events: dict[int, list[dict[str, Any]]] = {}  # the queue's events, as in GraphQL
         self.conflicts = False
-        self.old_names: set[str] = set()  # earlier names of the repository, with the owner
+        self.old_names: set[str] = set()  # previous names of the repository, with the owner
 
     def answer(self, request: Request) -> Reply:
         if request.path == "/api/graphql":
@@ -193,7 +197,7 @@ class GitHub(ForgeServer):
         return Reply(200, [_label(one) for one in pull.labels])
 
     def _assignees(self, request: Request, pull: Pull) -> Reply:
-        """Add assignees. Unknown ones are ignored."""
+        """Add assignees. Unknown users are ignored."""
         self.assigned.setdefault(pull.number, []).extend(
             one for one in request.body["assignees"] if one in self.people
         )
@@ -225,9 +229,10 @@ class GitHub(ForgeServer):
         )
 
     def _deployments(self, request: Request, rest: list[str]) -> Reply:
-        """Make a deployment.
+        """Handle a request for deployments.
 
-        Without `required_contexts: []` and `auto_merge: false`, others decide about it (409, 202).
+        Without `required_contexts: []` and `auto_merge: false`, GitHub may not create a deployment
+        (409 because of status checks, 202 because of a merge).
         """
         if request.method == "GET":
             found = [
@@ -288,7 +293,7 @@ class GitHub(ForgeServer):
         }
 
     def _found_comments(self, body: dict[str, Any]) -> Reply:
-        """Return a page of comments, the newest last."""
+        """Return a page of comments, newest last."""
         given = body["variables"]
         self.require(set(given) == {"owner", "name", "number", "before"}, f"GraphQL: {set(given)}")
         self.require(
@@ -396,7 +401,9 @@ class GitHub(ForgeServer):
         pull.auto = auto
 
     def happened(self, number: int, kind: str, reason: str = "", actor: str = "") -> None:
-        """Add an event of the queue, or of auto-merge. Without an actor, GitHub's own queue caused it."""
+        """Add an event of the queue or of auto-merge. If it has no actor, GitHub's own queue caused
+        it.
+        """
         who = {"__typename": "User" if actor else "Bot", "login": actor or "github-merge-queue"}
         event = {"__typename": kind}
         if kind == "RemovedFromMergeQueueEvent":
@@ -439,7 +446,7 @@ class GitHub(ForgeServer):
         }[kind]
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """Return a pull request in the form of the API, completed from GitHub's own example."""
+        """Return a pull request as the API returns it, based on GitHub's own example."""
         shown: dict[str, Any] = deepcopy(described("github").examples["pull"])
         fork = (
             {"full_name": "somebody/deploy", "name": REPO}
@@ -468,14 +475,15 @@ class GitHub(ForgeServer):
             "merged": merged,
             "merged_at": "2026-11-21T06:00:00Z" if merged else None,
             "closed_at": None if pull.state == "open" else "2026-11-21T06:00:00Z",
-            "merge_commit_sha": pull.merge_commit or "f" * 40,  # for an open one, a trial merge
+            # for an open request, GitHub's test merge
+            "merge_commit_sha": pull.merge_commit or "f" * 40,
             "mergeable": None if pull.state != "open" else not self.conflicts,
             "labels": [_label(one) for one in pull.labels],
             "assignees": [_user(one) for one in self.assigned.get(pull.number, [])],
             "assignee": None,
             "requested_reviewers": [_user(one) for one in pull.reviewers],
             "requested_teams": [_team(one) for one in self.asked_teams.get(pull.number, [])],
-            # a request in the queue has none
+            # a request in the queue does not have an auto-merge
             "auto_merge": _auto() if pull.auto and pull.number not in self.queued else None,
         }
 
@@ -549,5 +557,5 @@ def _auto() -> dict[str, Any]:
 
 @cache
 def _issue() -> dict[str, Any]:
-    """Return an issue with as little content as the description allows."""
+    """Return the description's own example of an issue."""
     return dict(described("github").examples["issue"])

@@ -1,7 +1,9 @@
-"""GitHub's API for commits, on a real bare repository: branches by REST, `createCommitOnBranch` and `updateRefs`.
+"""A fake of GitHub's API for commits, on a real bare repository: branches (REST),
+`createCommitOnBranch`, and `updateRefs`.
 
-Mutations are checked against GitHub's own schema (tests/data/forges/github.graphql, compared on 2026-11-22), and
-requests for branches against its description. A stale head is refused with the words that GitHub used in 2025-11.
+Mutations are checked against GitHub's own schema (tests/data/forges/github.graphql, compared on
+2026-11-22), and requests for branches against its API description. A stale head is rejected with
+the message that GitHub used in 2025-11.
 """
 
 import os
@@ -17,26 +19,28 @@ from support import AUTHOR, git
 
 from task.forges.github_commits import REPOSITORY
 
-NODE = "R_1"  # the repository's id in GraphQL
+NODE = "R_1"  # the repository's ID in GraphQL
 NOWHERE = "0" * 40
 STALE = 'Expected branch to point to "{}" but it did not.  Pull and try again.'
 
 
 class CommittingGitHub(GitHub):
-    """The repository is in a folder. Commits are made with git's plumbing, by another author than the run."""
+    """A fake GitHub whose repository is in a folder. Commits are created with git's plumbing, and
+    their author differs from a run's.
+    """
 
     def __init__(self, repo: Path) -> None:
         super().__init__()
         self.repo = repo
         self.refuses = (
-            ""  # the message with which it refuses every commit because of the branch's rules
+            ""  # the message with which it rejects every commit because of the branch's rules
         )
-        self.refuses_moves = ""  # the same for moved branches
+        self.refuses_moves = ""  # the message with which it refuses to move branches
 
     def serve(self, request: Request) -> Reply:
         if (
             request.path == "/api/v3/app/installations/34/access_tokens"
-        ):  # asked with a proof, not with a token
+        ):  # authenticated by the app's JWT, not by a token
             return Reply(201, {"token": self.login.removeprefix("Bearer ")})
         return super().serve(request)
 

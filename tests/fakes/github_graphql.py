@@ -1,4 +1,6 @@
-"""Checks what we ask of GitHub's GraphQL against its own schema (tests/data/forges/github.graphql)."""
+"""Checks our requests to GitHub's GraphQL API against its own schema
+(tests/data/forges/github.graphql).
+"""
 
 import re
 from collections.abc import Mapping
@@ -13,12 +15,12 @@ from graphql.language import OperationDefinitionNode
 
 @cache
 def schema() -> GraphQLSchema:
-    """Return GitHub's description of those mutations that are used."""
+    """Return the part of GitHub's schema that our requests use."""
     return build_schema((FOLDER / "github.graphql").read_text(), assume_valid=True)
 
 
 def invalid(query: str, variables: Mapping[str, Any]) -> str:
-    """Return what is not described in a query or its variables, or ""."""
+    """Return the errors in a query or its variables according to the schema, or ""."""
     document = parse(query)
     errors = [error.message for error in validate(schema(), document)]
     (operation,) = document.definitions

@@ -1,8 +1,9 @@
-"""GitLab's REST API v4, as far as merge requests need it.
+"""A fake of GitLab's REST API v4, as far as merge requests need it.
 
-Requests are like those of GitLab's own client for Go (tests/data/forges/gitlab.json, compared on 2026-11-22). Shapes
-and refusals are from docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest, and were recorded from
-GitLab 17. What follows a push is from GitLab's source.
+Requests match those of GitLab's own Go client (tests/data/forges/gitlab.json, compared on
+2026-11-22). The shapes and error messages are from docs.gitlab.com/api/merge_requests,
+/api/branches, /api/users, and /api/rest, and were recorded from GitLab 17. The effects of a push
+are from GitLab's source.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ STATES = {"open": "opened", "merged": "merged", "closed": "closed"}
 
 
 class GitLab(ForgeServer):
-    """One project."""
+    """A project."""
 
     forge, api = "gitlab", "/api/v4"
     aside = ("/version",)
@@ -28,12 +29,13 @@ class GitLab(ForgeServer):
         self.removes: dict[int, bool] = {}
         self.assigned: dict[int, list[str]] = {}
         self.premium = True
-        self.looks = 0  # how many more times a request is "checking"
-        self.pipeline = "running"  # "running", "none", "required" (there is none, and the project wants one), "forbidden"
+        self.looks = 0  # how many more looks report a request as "checking"
+        # "running", "none", "required" (missing, but required by the project), "forbidden"
+        self.pipeline = "running"
         self.trains = False
         self.conflicts = False
-        self.links: dict[int, str] = {}  # links of environments
-        self.old_names: set[str] = set()  # earlier paths of the project
+        self.links: dict[int, str] = {}  # the environments' links
+        self.old_names: set[str] = set()  # previous paths of the project
 
     def answer(self, request: Request) -> Reply:
         self._refresh()
@@ -88,7 +90,7 @@ class GitLab(ForgeServer):
         return _error(404, "404 Not found")
 
     def _join_train(self, request: Request, number: str) -> Reply:
-        """Add a request to the train: at once, or (202) when its pipeline succeeds."""
+        """Add a request to the merge train at once or, with a 202, when its pipeline succeeds."""
         if not self.trains:
             return _error(403, "403 Forbidden")
         if (pull := self.pull(number)) is None:
@@ -102,7 +104,9 @@ class GitLab(ForgeServer):
         return Reply(202 if waits else 201, [{"id": 267, "merge_request": {"iid": pull.number}}])
 
     def _refresh(self) -> None:
-        """Do what GitLab does after a push (RefreshService): end an auto-merge, and close requests without a branch."""
+        """Do what GitLab does after a push (RefreshService): cancel auto-merges, and close requests
+        whose branch is gone.
+        """
         for pull in self.open:
             if pull.auto and self.branches.get(pull.head) != pull.auto["sha"]:
                 pull.auto = None
@@ -123,7 +127,9 @@ class GitLab(ForgeServer):
         return Reply(200, [self.shown(one) for one in found[: int(request.one("per_page", "20"))]])
 
     def _deployments(self, request: Request, kind: str, number: str = "") -> Reply:
-        """Answer about deployments. One with a `deployable` belongs to a job, and only that job may change it."""
+        """Handle a request for deployments. A deployment with a `deployable` belongs to a job, and
+        only that job may change it.
+        """
         body = request.body
         if request.method == "GET":
             self.require(
@@ -178,7 +184,7 @@ class GitLab(ForgeServer):
         }  # fmt: skip
 
     def _notes(self, request: Request, pull: Pull, rest: list[str]) -> Reply:
-        """Answer with comments, and with GitLab's own notes."""
+        """Handle a request for comments, including GitLab's own notes."""
         if request.method == "GET":
             found = [one for one in self.notes if one.request == pull.number]
             self.require(
@@ -273,7 +279,7 @@ class GitLab(ForgeServer):
         }[kind]
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """Return a merge request in the form of the API."""
+        """Return a merge request as the API returns it."""
         status = "checking" if self.looks else "conflict" if self.conflicts else "mergeable"
         if self.pipeline == "required":
             status = "ci_must_pass"

@@ -1,7 +1,9 @@
-"""The answers of a Kubernetes API: lists page by page, 410, 403, patches with their tests, Argo CD's own schema.
+"""The responses of a fake Kubernetes API: paginated lists, 410, 403, patches with tests, and
+validation by Argo CD's own schema.
 
-Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22 (tests/kubernetes/test_kubernetes_recorded.py), and
-with Kubernetes 1.37.2 in every `make test-real` (tests/real/test_kubernetes_stand_in.py).
+Compared with recorded responses of Kubernetes 1.36 on 2026-11-22
+(tests/kubernetes/test_kubernetes_recorded.py), and with Kubernetes 1.37.2 by every `make test-real`
+(tests/real/test_kubernetes_stand_in.py).
 """
 
 import base64
@@ -84,7 +86,7 @@ def _admit(api: KubernetesApi, asked: Asked) -> None:
 
 
 def _details(asked: Asked, kind: str = "") -> Object:
-    """Return the details about an object, or about a kind, without empty parts."""
+    """Return the `details` of an error about an object or a kind, without empty fields."""
     group, _, plural = asked.resource.partition("/")
     found = {"name": asked.name, "group": group, "kind": kind or plural}
     return {key: value for key, value in found.items() if value}
@@ -95,7 +97,7 @@ def _quoted(name: str) -> str:
 
 
 def _place(path: str) -> tuple[str, str, str]:
-    """Return (group/plural, namespace, name)."""
+    """Return the (group/plural, namespace, name) in a path."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = ""
@@ -138,7 +140,7 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
     )
     limit, token = int(asked.query.get("limit") or 0), asked.query.get("continue", "")
     if asked.query.get("resourceVersion") == "0":
-        limit = 0  # as served from the watch cache
+        limit = 0  # the limit does not apply to lists from the watch cache
     start, version = _continued(api, token)
     items = [(key, one) for key, one in items if key > start]
     page = items[:limit] if limit else items
@@ -166,7 +168,7 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
     whole = [one for _, one in page]
     if version_of != "v1":
         metadata = {"continue": "", **metadata}
-    else:  # the kinds of Kubernetes itself, unlike custom resources
+    else:  # built-in kinds, unlike custom resources
         whole = [
             {key: value for key, value in one.items() if key not in ("apiVersion", "kind")}
             for one in whole
@@ -175,7 +177,9 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
-    """Return a token as from Kubernetes: where to continue, in base64 without padding."""
+    """Return a continue token like those of Kubernetes: where to continue, in base64 without
+    padding.
+    """
     said = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{'/'.join(start)}\0"}
     return (
         base64.urlsafe_b64encode(json.dumps(said, separators=(",", ":")).encode())
@@ -195,7 +199,7 @@ def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
             "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
         )
         raise Status(400, "BadRequest", why) from None
-    if version == -1:  # from a 410: show the present state
+    if version == -1:  # from a 410: list the current state
         return (namespace, name), api.version
     if version <= api.compacted:
         raise Status(
@@ -264,7 +268,7 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
     if kind == "application/json-patch+json":
         try:
             operate(made, change)
-        except Unprocessable:  # a failed test or a missing path; the answer does not say which
+        except Unprocessable:  # a failed test or a missing path; the response does not say which
             said = "the server rejected our request due to an error in our request"
             raise Status(422, "Invalid", said, details={}) from None
     elif kind == "application/merge-patch+json":
@@ -300,7 +304,7 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
 
 
 def _cause(field: str, wanted: str, there: str) -> Object:
-    """Return one mistake according to the schema of the custom resource."""
+    """Return the cause for a violation of the custom resource's schema."""
     if not wanted:
         return {"reason": "FieldValueRequired", "message": "Required value", "field": field}
     message = f'Invalid value: "{there}": {field} in body must be of type {wanted}: "{there}"'

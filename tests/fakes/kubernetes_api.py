@@ -1,6 +1,8 @@
-"""A Kubernetes API in this process. It behaves like a real one did when it was tried (paging, 410, 403, gzip, as=…).
+"""A fake Kubernetes API in this process. It behaves as a real one did in experiments (pagination,
+410, 403, gzip, as=…).
 
-RBAC manifests decide about access. Written Applications are checked against Argo CD's own schema, if that is available.
+RBAC manifests determine access. Applications that are written are checked against Argo CD's own
+schema.
 """
 
 import gzip
@@ -36,14 +38,14 @@ __all__ = [
     "APPLICATIONS", "APPLICATION_SETS", "CONFIG_MAPS", "EVENTS", "PODS", "PROJECTS", "SECRETS", "UPDATERS", "Asked",
     "Fault", "KubernetesApi", "cluster_application", "running",
 ]  # fmt: skip
-GZIP_FROM = 128 * 1024  # bytes, like the API server
+GZIP_FROM = 128 * 1024  # bytes, as in the real API server
 
 
 @contextmanager
 def running(
     api: KubernetesApi | None = None, wrap: Callable[[Any], Any] = lambda sock: sock
 ) -> Iterator[KubernetesApi]:
-    """Run the API at an address during the block. `wrap` puts TLS around its socket."""
+    """Run the API on a free port during the block. `wrap` adds TLS to its socket."""
     found = api or KubernetesApi()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
     server.daemon_threads = True
@@ -74,7 +76,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             size = int(self.headers.get("Content-Length") or 0)
             content = self.rfile.read(size) if size else b""
             path, _, query = self.path.partition("?")
-            path = re.sub(r"^http://[^/]*", "", path)  # the form of requests to a proxy
+            path = re.sub(r"^http://[^/]*", "", path)  # requests to a proxy have a full URL
             fault = next((one for one in api.faults if one.path in path), None)
             if fault:
                 fault.times -= 1
@@ -125,7 +127,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
 
 
 def _break(handler: Any, fault: Fault) -> None:
-    """Let something go wrong."""
+    """Respond with a fault."""
     write = handler.wfile.write
     if fault.how == "html":
         handler.send(200, b"<html>Please log in</html>", "text/html; charset=utf-8")

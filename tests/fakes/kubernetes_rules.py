@@ -1,4 +1,4 @@
-"""The decisions of a Kubernetes API: who may do what, and what a patch makes of an object."""
+"""The decisions of a Kubernetes API: who may do what, and how a patch changes an object."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,13 +7,15 @@ Object = dict[str, Any]
 
 
 class Unprocessable(Exception):
-    """A JSON patch that does not apply, with the messages of the library that the API server uses."""
+    """A JSON patch cannot be applied. The messages are those of the library that the API server
+    uses.
+    """
 
 
 def granted(
     manifests: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str
 ) -> bool:
-    """Tell whether RBAC manifests let a user do that."""
+    """Return whether RBAC manifests allow a user to do this."""
     documents = list(manifests)
     roles = [
         _role(documents, binding)
@@ -37,7 +39,7 @@ def granted(
 
 
 def _role(documents: Iterable[Object], binding: Object) -> Object:
-    """Return the role of a binding: a Role in its own namespace, or a ClusterRole."""
+    """Return a binding's role: a Role in the same namespace, or a ClusterRole."""
     wanted = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
     same = [one for one in documents if (one["kind"], one["metadata"]["name"]) == wanted]
     return next(
@@ -50,7 +52,7 @@ def _home(document: Object) -> str:
 
 
 def merged(old: Any, change: Any) -> Any:
-    """Apply a merge patch as in RFC 7386."""
+    """Return an object after a merge patch (RFC 7386)."""
     if not isinstance(change, dict):
         return change
     done = dict(old) if isinstance(old, dict) else {}
@@ -63,13 +65,15 @@ def merged(old: Any, change: Any) -> Any:
 
 
 def operate(document: Any, operations: Iterable[Object]) -> None:
-    """Apply a JSON patch, in place."""
+    """Apply a JSON patch in place."""
     for one in operations:
         _operate(document, one)
 
 
 def _operate(document: Any, operation: Object) -> None:
-    """Apply one operation of RFC 6902, with the messages of the library that the API server uses."""
+    """Apply one operation of a JSON patch (RFC 6902). Errors have the messages of the library that
+    the API server uses.
+    """
     path = operation["path"]
     parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
     at: Any = document
@@ -86,7 +90,7 @@ def _operate(document: Any, operation: Object) -> None:
         elif operation["op"] == "remove":
             del at[last]
         elif operation["op"] == "replace":
-            at[last] = (at[last], operation["value"])[1]  # it must exist
+            at[last] = (at[last], operation["value"])[1]  # reading it fails if it does not exist
         elif isinstance(at, list):
             at.insert(last, operation["value"])
         else:

@@ -1,4 +1,6 @@
-"""The state of a Kubernetes API in this process: its objects, who may do what, and its requests."""
+"""The state of a fake Kubernetes API in this process: its objects, who may do what, and the
+requests it received.
+"""
 
 import copy
 import threading
@@ -29,7 +31,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, from the view of RBAC."""
+    """A request, from the point of view of RBAC."""
 
     user: str
     verb: str
@@ -38,16 +40,16 @@ class Asked:
     name: str
     query: Mapping[str, str]
     accept: str
-    sent: int  # bytes of the answer
+    sent: int  # bytes of the response
     allowed: bool
     content: Any
 
 
 @dataclass
 class Fault:
-    """What happens to the next `times` requests with `path` in their path."""
+    """A fault for the next `times` requests with `path` in their path."""
 
-    status: int = 0  # 0: see `how`
+    status: int = 0  # 0 means that `how` applies
     how: str = ""  # "reset", "half", "drip", "drip-head", "html", "huge", "text"
     times: int = 1
     path: str = ""
@@ -56,7 +58,7 @@ class Fault:
 
 @dataclass
 class KubernetesApi:
-    """The state of the cluster, and the requests to it."""
+    """The state of the cluster, and the requests it received."""
 
     tokens: dict[str, str] = field(default_factory=lambda: {"admin-token": ADMIN})
     rules: list[Object] = field(default_factory=list)  # RBAC manifests
@@ -67,15 +69,16 @@ class KubernetesApi:
     faults: list[Fault] = field(default_factory=list)
     knows_metadata: bool = True
     compresses: bool = True
-    compacted: int = 0  # continue tokens of this and earlier versions are too old
-    own_continue: bool = True  # whether a 410 has a token with which to continue
+    compacted: int = 0  # continue tokens from this version and older ones have expired
+    own_continue: bool = True  # whether a 410 includes a token to continue with
     version: int = 100
-    starting: bool = False  # whether the API server has just started, and its storage is not ready
+    # whether the API server has just started, so that its storage is not ready yet
+    starting: bool = False
     url: str = ""
-    now: str = "2026-11-21T06:17:01Z"  # the time at which objects are made
+    now: str = "2026-11-21T06:17:01Z"  # the time at which objects are created
     before: Callable[[Asked], None] = lambda _asked: (
         None
-    )  # something else that happens at that moment
+    )  # what others do just before a request is handled
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, resource: str, *items: Object) -> None:
@@ -95,18 +98,18 @@ class KubernetesApi:
             for one in (made.get("status") or {}).get("resources") or ():
                 one.pop(
                     "health", None
-                )  # Argo CD does not write it since 3.0, and its own API adds it
+                )  # Argo CD has not written it since 3.0; only its own API adds it
             self.objects[resource][made["metadata"]["namespace"], made["metadata"]["name"]] = made
 
     def forget(self, resource: str) -> None:
-        """Remove the kind, as if it were not installed."""
+        """Remove this kind, as if it were not installed."""
         del self.objects[resource]
 
     def of(self, resource: str, name: str, namespace: str = "argocd") -> Any:
         return self.objects[resource][namespace, name]
 
     def requests(self) -> list[str]:
-        """The verb, resource and place of every request."""
+        """Return the verb, resource, and place of every request."""
         return [
             f"{one.verb} {one.resource.partition('/')[2]} {one.namespace or '*'}{f'/{one.name}' if one.name else ''}"
             for one in self.asked
@@ -121,13 +124,13 @@ class KubernetesApi:
 
 
 class Status(Exception):
-    """An answer that is not a success."""
+    """An error response."""
 
     def __init__(self, code: int, reason: str, message: str, **more: Any) -> None:
         super().__init__(message)
         self.code = code
         token, self.headers = more.pop("token", ""), more.pop("headers", {})
-        text = more.pop("text", "")  # for an answer without a Status
+        text = more.pop("text", "")  # for a response without a Status object
         self.body = text or {
             "kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}, "status": "Failure",
             "message": message, "reason": reason, "code": code, **more,
@@ -137,7 +140,7 @@ class Status(Exception):
 def cluster_application(
     name: str, namespace: str = "argocd", images: str = "", padding: int = 0, **more: Any
 ) -> Object:
-    """Return an Application with annotations for these images, padded to a size."""
+    """Return an Application with this `image-list`, padded to roughly this many bytes."""
     annotations = {"argocd-image-updater.argoproj.io/image-list": images} if images else {}
     history = [
         {

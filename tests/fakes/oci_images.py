@@ -1,4 +1,6 @@
-"""Images of a few bytes: as content to serve, as an OCI layout, or pushed to a registry. Without a network."""
+"""Images of a few bytes: as content to serve, as an OCI layout, or pushed to a registry. No network
+is needed.
+"""
 
 import hashlib
 import json
@@ -27,7 +29,9 @@ LAYERS = {
 
 
 class Content(NamedTuple):
-    """What a registry has for one image: blobs, manifests (parts first), and the digest of the whole."""
+    """The content of an image in a registry: blobs, manifests (parts first), and the digest of the
+    top manifest.
+    """
 
     blobs: dict[str, bytes]
     manifests: dict[str, tuple[str, bytes]]
@@ -52,7 +56,9 @@ def image(
     kind: str = OCI,
     seed: str = "",
 ) -> Content:
-    """Return an image for one platform. `seed` distinguishes images that are otherwise equal."""
+    """Return an image for one platform. `seed` distinguishes images that would otherwise be
+    equal.
+    """
     os, arch, variant = (*platform.split("/"), "", "")[:3]
     layer = f"layer {platform} {seed}".encode()
     config: dict[str, Any] = {
@@ -79,7 +85,9 @@ def image(
 
 
 def attestation(subject: Content) -> tuple[Content, dict[str, Any]]:
-    """Return an attestation that BuildKit adds to an index for an image, and its entry there."""
+    """Return the attestation that BuildKit adds to an index for an image, and the attestation's
+    entry in the index.
+    """
     made = image("unknown/unknown", None, seed=f"attestation of {subject.digest}")
     notes = {
         "vnd.docker.reference.type": "attestation-manifest",
@@ -95,7 +103,7 @@ def index(
     attested: bool = False,
     extra: Sequence[tuple[Content, Any]] = (),
 ) -> Content:
-    """Return an image for several platforms."""
+    """Return an index: an image for several platforms."""
     parts = [(one, {"platform": _platform(one.platform)}) for one in images]
     parts += [attestation(one) for one in images] if attested else []
     parts += extra
@@ -116,7 +124,7 @@ def whole(
     parts: Mapping[str, tuple[str, bytes]] | None = None,
     platform: str = "",
 ) -> Content:
-    """Return the content with this manifest at its top."""
+    """Return the content with this top manifest."""
     body = json.dumps(data).encode()
     return Content(
         blobs, {**(parts or {}), digest_of(body): (media_type, body)}, digest_of(body), platform
@@ -142,7 +150,7 @@ def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
 
 
 def push(url: str, repository: str, tag: str, content: Content, **how: Any) -> None:
-    """Push an image to a registry. `how` are options of requests (auth, headers, verify)."""
+    """Push an image to a registry. `how` has arguments for requests (auth, headers, verify)."""
     base = f"{url}/v2/{repository}"
     for digest, blob in content.blobs.items():
         started = _sent("POST", f"{base}/blobs/uploads/", b"", how)

@@ -1,7 +1,9 @@
-"""A registry in the tests' own process, for situations that a real one cannot be brought into.
+"""A fake registry in the test process, for situations that are impossible to create with a real
+registry.
 
-It follows the OCI distribution specification and Docker's token documentation, and real registries where these say
-nothing: a type that is not in `Accept` is not found. `faults` replace single answers.
+It follows the OCI distribution specification and Docker's token documentation. Where these say
+nothing, it follows real registries: a manifest is not found if its type is not in `Accept`.
+`faults` replace individual responses.
 """
 
 import base64
@@ -20,21 +22,21 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 class Seen(NamedTuple):
-    """One received request."""
+    """A request that was received."""
 
     method: str
     path: str
-    headers: dict[str, str]  # names in lower case
+    headers: dict[str, str]  # names in lowercase
     body: bytes = b""
 
     @property
     def login(self) -> str:
-        """The login; "" without one."""
+        """The `Authorization` header, or "" if there is none."""
         return self.headers.get("authorization", "")
 
 
 class RegistryApi(ThreadingHTTPServer):
-    """All settings may be changed while it runs."""
+    """A fake registry. All its settings may be changed while it runs."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -45,37 +47,37 @@ class RegistryApi(ThreadingHTTPServer):
         self.tags: dict[str, dict[str, str]] = {}  # repository → tag → digest
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
-        self.challenge = ""  # for a client without a login: "Basic …", "Bearer …"
+        self.challenge = ""  # sent to a client without a login: "Basic …", "Bearer …"
         self.users: dict[str, str] = {}
         self.refresh_tokens: set[str] = set()
-        self.anonymous = False  # whether everybody gets a token
-        self.basic_tokens = True  # whether a token is given for Basic authentication
+        self.anonymous = False  # whether everyone gets a token
+        self.basic_tokens = True  # whether Basic authentication gets a token
         self.token_answer: Callable[[str], Any] = lambda token: {"token": token, "expires_in": 300}
         self.tokens: set[str] = set()
-        self.page = 0  # tags on a page; 0 is all
+        self.page = 0  # tags per page; 0 means all
         self.link = "relative"
         self.referrers_api = True
         self.faults: dict[
             str, Callable[[Seen], Reply | None]
-        ] = {}  # end of a path → another answer
-        self.lies: dict[str, str] = {}  # headers to put into every answer; "" removes one
+        ] = {}  # end of a path → the response to send instead
+        self.lies: dict[str, str] = {}  # headers to set in every response; "" removes a header
         self.seen: list[Seen] = []
         self.busy, self.most_at_once = 0, 0
         self.delay = 0.0
-        self.crowd = 0  # requests wait until this many have been there at once
+        self.crowd = 0  # requests wait until this many have been in progress at once
         self.gate = threading.Condition()
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing, because clients in these tests break off."""
+        """Log nothing, because clients in these tests drop connections."""
 
     @property
     def name(self) -> str:
-        """Its name in image references."""
+        """The registry's name in image references."""
         return f"{self.host}:{self.server_address[1]}"
 
     @property
     def url(self) -> str:
-        """Its URL."""
+        """The registry's URL."""
         return f"http://{self.name}"
 
     @property
@@ -91,14 +93,14 @@ class RegistryApi(ThreadingHTTPServer):
         return content.digest
 
     def ask_for_tokens(self, realm: str = "", **users: str) -> None:
-        """Require a token. `realm` is the token server, by default this one."""
+        """Require a token. `realm` is the token server, which is this server by default."""
         self.users |= users
         self.challenge = f'Bearer realm="{realm or self.url + "/token"}",service="registry.example"'
 
 
 @contextmanager
 def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
-    """A registry that runs during the block."""
+    """Run a registry during the block."""
     with serving(RegistryApi(host)) as server:
         yield server
 
@@ -106,7 +108,7 @@ def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
 class _Handler(BaseHTTPRequestHandler):
     server: RegistryApi
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise every answer waits 40 ms for the client's system
+    disable_nagle_algorithm = True  # otherwise, every response waits 40 ms for an acknowledgement
 
     def do_GET(self) -> None:
         self._serve()
@@ -118,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing: what happened is in `seen`."""
+        """Log nothing: `seen` records the requests."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -1,7 +1,8 @@
-"""A Sigstore of the tests' own: an authority like Fulcio, its log of certificates, and a transparency log like Rekor.
+"""A fake Sigstore instance: a certificate authority like Fulcio, a certificate transparency log,
+and a transparency log like Rekor.
 
-What it makes is what the package sigstore 4.5.1 verifies, whose checks are all passed: chain, certificate log, time,
-inclusion, promise and identity.
+Its signatures pass all checks of the package sigstore 4.5.1: chain, certificate log, time,
+inclusion, promise, and identity.
 """
 
 import base64
@@ -50,7 +51,7 @@ def pae(kind: str, content: bytes) -> bytes:
 
 
 def utf8(text: str) -> bytes:
-    """A UTF8String in DER."""
+    """Return a UTF8String in DER."""
     raw = text.encode()
     length = bytes([len(raw)]) if len(raw) < 128 else bytes([0x82]) + struct.pack("!H", len(raw))
     return b"\x0c" + length + raw
@@ -74,7 +75,7 @@ def workflow(
     runner: str = "github-hosted",
     signer: str = "",
 ) -> dict[str, str]:
-    """The claims of a job on GitHub."""
+    """Return the claims of a GitHub Actions job."""
     config = f"{repository}/{path}@{ref}"
     return {
         "subject": signer or config, "8": issuer, "9": signer or config, "11": runner, "12": repository, "14": ref,
@@ -83,14 +84,14 @@ def workflow(
 
 
 class Sigstore:
-    """One instance, with its keys."""
+    """A Sigstore instance and its keys."""
 
     def __init__(self) -> None:
         self.ca_key, self.ct_key, self.log_key = (
             ec.generate_private_key(ec.SECP256R1()) for _ in range(3)
         )
         self.index = 0
-        self.entries: dict[int, dict[str, Any]] = {}  # as Rekor's API answers
+        self.entries: dict[int, dict[str, Any]] = {}  # as Rekor's API returns them
         name = x509.Name(
             [
                 x509.NameAttribute(NameOID.COMMON_NAME, "tests"),
@@ -111,7 +112,7 @@ class Sigstore:
         )
 
     def root(self, folder: Path, url: str = "https://log.example") -> Path:
-        """Write the trusted root."""
+        """Write the trusted root to a file, and return its path."""
         period = {"start": "2026-01-01T00:00:00Z"}
 
         def log(key: Key) -> dict[str, Any]:
@@ -147,7 +148,9 @@ class Sigstore:
         return path
 
     def certificate(self, claims: Mapping[str, str]) -> tuple[Key, x509.Certificate]:
-        """Issue a certificate with these claims, by the last number of each extension, and its `subject`."""
+        """Issue a certificate with these claims: its `subject`, and extensions by the last number
+        of their OIDs.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject: x509.GeneralName = x509.UniformResourceIdentifier(claims["subject"])
         if "://" not in claims["subject"]:
@@ -211,7 +214,7 @@ class Sigstore:
     def bundle(
         self, content: bytes, claims: Mapping[str, str], kind: str = STATEMENT
     ) -> dict[str, Any]:
-        """Sign a statement without a key, as a bundle."""
+        """Return a bundle with a keyless signature of a statement."""
         key, cert = self.certificate(claims)
         signed = b64(signature(key, pae(kind, content)))
         envelope = {"payload": b64(content), "payloadType": kind, "signatures": [{"sig": signed}]}
@@ -233,7 +236,9 @@ class Sigstore:
         }
 
     def of_layer(self, content: bytes, claims: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Sign a payload without a key as cosign 2 does: the signature, and the annotations of its layer."""
+        """Sign a payload keylessly, as cosign 2 does. Return the signature and the annotations of
+        its layer.
+        """
         key, cert = self.certificate(claims)
         signed = signature(key, content)
         pem = cert.public_bytes(serialization.Encoding.PEM)
@@ -245,7 +250,7 @@ class Sigstore:
         return signed, self.notes(pem)
 
     def notes(self, pem: bytes) -> dict[str, str]:
-        """The annotations of a layer for the last entry of the log."""
+        """Return the annotations of a layer for the latest entry in the log."""
         logged = json.dumps({"Payload": {"logIndex": self.index}})
         return {
             "dev.sigstore.cosign/certificate": pem.decode(),
@@ -253,14 +258,16 @@ class Sigstore:
         }
 
     def attested(self, content: bytes, claims: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Sign a statement without a key as cosign 2 does: the bare envelope, and the annotations of its layer."""
+        """Sign a statement keylessly, as cosign 2 does. Return the bare envelope and the
+        annotations of its layer.
+        """
         made = self.bundle(content, claims)
         raw = base64.b64decode(made["verificationMaterial"]["certificate"]["rawBytes"])
         pem = x509.load_der_x509_certificate(raw).public_bytes(serialization.Encoding.PEM)
         return json.dumps(made["dsseEnvelope"]).encode(), self.notes(pem)
 
     def logged(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Record something in the log, whose tree has one leaf, and return its entry."""
+        """Add an entry to the log, whose tree has one leaf, and return it."""
         self.index += 1
         raw = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
         root, at = hashlib.sha256(b"\0" + raw).digest(), int((START + HOUR / 2).timestamp())

@@ -1,4 +1,6 @@
-"""What all tests need: real repositories, the real command, and real programs that check its results."""
+"""Helpers for all tests: real repositories, the real command, and real programs that check its
+results.
+"""
 
 import json
 import os
@@ -17,13 +19,15 @@ from support import fork_server
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tests" / "data"
-IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is cleaned
-# THOROUGH=20 tries twenty times as many random histories and layouts, and larger scenes. CI does that every night.
+IN_CI = os.environ.get("CI") == "true"  # read before the tests clean the environment
+# THOROUGH=20 tries twenty times as many random histories and layouts, and uses larger scenes. CI
+# does this every night.
 THOROUGH = int(os.environ.get("THOROUGH") or 1)
 
-# These variables stay, because programs need them to start.
+# These variables are kept, because programs need them to start.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
-# These make a process measure its own coverage. Only tests marked `measured` set them, because runs take longer then.
+# These variables make a process measure its own coverage. Only tests marked `measured` set them,
+# because they slow runs down.
 MEASURE = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Tests",
@@ -37,16 +41,18 @@ T = TypeVar("T")
 
 
 class Link(str):
-    """The destination of a symbolic link, where `bare_repo` and `commit` accept a file's content."""
+    """The target of a symbolic link. `bare_repo` and `commit` accept it in place of a file's
+    content.
+    """
 
     __slots__ = ()
 
 
-Content = str | bytes | Link | None  # None deletes
+Content = str | bytes | Link | None  # None deletes the file
 
 
 class Result(NamedTuple):
-    """How one call of the command ended."""
+    """The result of one call of the command."""
 
     code: int
     stdout: str
@@ -54,12 +60,14 @@ class Result(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The report, as `--output json` prints it."""
+        """The report that `--output json` prints."""
         return json.loads(self.stdout)
 
 
 def needs(component: str) -> list[str]:
-    """Return the command line that starts a component (a program). Without it, skip the test, or fail in CI."""
+    """Return the command line that starts a component (a program). If the component is missing,
+    skip the test, or fail in CI.
+    """
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
             return [found, *candidate[1:]]
@@ -69,12 +77,12 @@ def needs(component: str) -> list[str]:
 
 
 def missing(message: str) -> BaseException:
-    """Return the exception for a missing component: a skip, or in CI a failure."""
+    """Return the exception for a missing component: a skip, or a failure in CI."""
     return pytest.fail.Exception(message) if IN_CI else pytest.skip.Exception(message)
 
 
 def _candidates(component: str) -> list[list[str]]:
-    if component == "kustomize":  # three ways to start it; the folder to build comes after each
+    if component == "kustomize":  # three ways to run it; the folder to build is added to each
         return [[str(ROOT / KUSTOMIZE), "build"], ["kustomize", "build"], ["kubectl", "kustomize"]]
     return [[component]]
 
@@ -86,21 +94,24 @@ def _search_path() -> str:
 
 
 def scale(number: int, *, at_night: int) -> int:
-    """Return how large a scene is: larger if the tests are `THOROUGH`."""
+    """Return a scene's size: `at_night` if the tests are `THOROUGH`, otherwise `number`."""
     return at_night if THOROUGH > 1 else number
 
 
 def variants(by_day: Iterable[T], *, at_night: Iterable[T]) -> list[T]:
-    """Return the variants of a whole run to try: those `at_night` too if the tests are `THOROUGH`.
+    """Return the variants of a whole run to try, including those `at_night` if the tests are
+    `THOROUGH`.
 
-    By day, faster tests cover them, such as those of each forge's client.
+    During the day, faster tests cover the latter, such as the tests of each forge's client.
     """
     return [*by_day, *(at_night if THOROUGH > 1 else ())]
 
 
 @contextmanager
 def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None]:
-    """Fail if the block takes longer, or if this process needs more additional memory at any time."""
+    """Fail if the block takes longer than this, or if this process's memory ever grows by more than
+    this.
+    """
     status = Path("/proc/self/status")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
 
@@ -112,7 +123,7 @@ def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None
         )
 
     before = peak()
-    began = time.process_time()  # of this process alone: the machine may be busy
+    began = time.process_time()  # only of this process, because the machine may be busy
     yield
     took = time.process_time() - began
     grew = (peak() - before) // 1024
@@ -120,7 +131,9 @@ def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """Return an environment without anything from the person, machine or CI system that runs the tests."""
+    """Return an environment with nothing from the person, machine, or CI system that runs the
+    tests.
+    """
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     return {
         **kept,
@@ -128,7 +141,8 @@ def clean_environment(home: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "GIT_CONFIG_NOSYSTEM": "1",
-        "IMAGE_UPDATE_REGISTRY_CHECK": "never",  # no real one is asked; a test with its own one overrides this
+        # never contact a real registry; a test with its own registry overrides this
+        "IMAGE_UPDATE_REGISTRY_CHECK": "never",
         "GIT_TERMINAL_PROMPT": "0",
         "TZ": "UTC",
     }
@@ -152,7 +166,7 @@ def image_update(
 
 
 def command() -> str:
-    """Return the path of the console script that `pip install` made."""
+    """Return the path of the console script that `pip install` created."""
     script = Path(sysconfig.get_path("scripts"), "image-update")
     if not script.exists():
         pytest.fail("image-update is not installed here: `make check` does it")
@@ -160,7 +174,9 @@ def command() -> str:
 
 
 def git(folder: Path, *args: str, stdin: bytes = b"") -> str:
-    """Run git in a folder, and return its output without the last newline. Fails with git's message."""
+    """Run git in a folder, and return its output without trailing newlines. If git fails, the test
+    fails with git's message.
+    """
     return _git(folder, args, stdin).decode().rstrip("\n")
 
 
@@ -170,7 +186,7 @@ def show(repo: Path, branch: str, path: str) -> str:
 
 
 def changed_paths(repo: Path, branch: str = "main") -> list[str]:
-    """Return the paths that the last commit of a branch changed."""
+    """Return the paths that a branch's last commit changed."""
     return git(
         repo, "diff-tree", "--no-commit-id", "--name-only", "-r", "--root", branch
     ).splitlines()
@@ -179,9 +195,12 @@ def changed_paths(repo: Path, branch: str = "main") -> list[str]:
 def bare_repo(
     folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git"
 ) -> Path:
-    """Make a bare repository with one commit of these files. Like Git hosts, it allows partial fetches."""
+    """Create a bare repository with one commit of these files. Like a Git host, it allows partial
+    fetches.
+    """
     repo = folder / name
-    # Its settings come from a template. That saves two processes for each of thousands of repositories.
+    # Its settings come from a template, which saves two processes for each of thousands of
+    # repositories.
     template = f"--template={DATA / 'bare-repository'}"
     git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", template, str(repo))
     (repo / "hooks").mkdir()
@@ -192,7 +211,9 @@ def bare_repo(
 def commit(
     repo: Path, files: Mapping[str, Content], branch: str = "main", message: str = "Change"
 ) -> str:
-    """Put one commit with these files on top of a branch, or make the branch. Return the commit's id."""
+    """Add a commit with these files to a branch, creating the branch if necessary. Return the
+    commit's ID.
+    """
     _git(
         repo,
         ("fast-import", "--quiet", "--done"),

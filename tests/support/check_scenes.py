@@ -1,4 +1,4 @@
-"""A GitOps repository with changes that are not merged, and the checkouts that hosts make of them."""
+"""A GitOps repository with unmerged changes, and the checkouts that hosts make of them."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def at(version: str) -> dict[str, str | None]:
 
 
 class Scene:
-    """A GitOps repository that has its Applications itself, with a change that is not merged."""
+    """A GitOps repository that contains its own Applications, with an unmerged change."""
 
     def __init__(self, folder: Path, url: str = "", **files: str) -> None:
         self.folder = folder
@@ -29,19 +29,21 @@ class Scene:
         self.merges: dict[tuple[str, str], str] = {}
         self.repo = folder / "gitops.git"
         self.url = url or f"file://{self.repo}"
-        self.own: dict[str, str] = {}  # variables of the host
+        self.own: dict[str, str] = {}  # the host's variables
         app = application("web", self.url, image_list="web=ghcr.io/acme/web:^1")
         apps = {"applications/web.yaml": yaml.safe_dump(app)}
         bare_repo(folder, {**apps, **files, target("web"): KUSTOMIZATION}, name="gitops.git")
-        git(self.repo, "config", "uploadpack.allowAnySHA1InWant", "true")  # as the hosts have it
+        git(self.repo, "config", "uploadpack.allowAnySHA1InWant", "true")  # like the hosts
 
     def change(self, version: str, branch: str = "change", start: str = "main") -> str:
-        """Make a branch that changes the version."""
+        """Create a branch that changes the version."""
         git(self.repo, "branch", "--force", branch, start)
         return commit(self.repo, at(version), branch)
 
     def merge(self, head: str, base: str = "main") -> str:
-        """Return the host's merge of a change, which it makes once for each state of the base."""
+        """Return the host's merge commit for a change. The host creates one for each state of the
+        base.
+        """
         sides = (git(self.repo, "rev-parse", base), head)
         if sides in self.merges:
             return self.merges[sides]
@@ -54,7 +56,7 @@ class Scene:
         return made
 
     def place(self, path: str) -> Path:
-        """Return a new root folder of a container, with a place in it."""
+        """Create a root folder for a container, and return the folder for `path` in it."""
         self.count += 1
         folder = self.folder / f"root-{self.count}"
         found = Path(f"{folder}{path}")
@@ -62,7 +64,9 @@ class Scene:
         return found
 
     def checkout(self, path: str, sha: str) -> Path:
-        """Check out one commit there, as actions/checkout and GitLab's runner do."""
+        """Check out a commit at `path` in a new root folder, as actions/checkout and GitLab's
+        runner do. Return the root folder.
+        """
         here = self.place(path)
         git(here, "init", "--quiet")
         git(here, "remote", "add", "origin", self.url)

@@ -1,18 +1,18 @@
-"""A clock that moves only when a test moves it, or when somebody sleeps."""
+"""A clock that only advances when a test advances it or when something sleeps."""
 
 
 class Clock:
-    """Stands in for the module `time`, and keeps the pauses that were slept."""
+    """A replacement for the module `time` that records every sleep."""
 
     def __init__(self) -> None:
         self.time = 0.0
         self.slept: list[float] = []
 
     def monotonic(self) -> float:
-        """Return the seconds that have passed."""
+        """Return the seconds since the clock was created."""
         return self.time
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.slept.append(seconds)
         self.time += seconds

@@ -1,4 +1,6 @@
-"""Scenes for whole runs with a cluster or an Argo CD: a kubeconfig, Applications, and the API's requests."""
+"""Scenes for whole runs with a cluster or with Argo CD: a kubeconfig, Applications, and the
+requests to the API.
+"""
 
 import base64
 import json
@@ -35,7 +37,7 @@ def full_application(
     project: str = "default",
     **annotations: str,
 ) -> Any:
-    """Return an Application that is valid in Argo CD's schema, and is updated in its kustomization."""
+    """Return an Application that Argo CD's schema allows, and that is updated in its kustomization."""
     found = application(
         name, repo, namespace=namespace, **{"write_back_method": "git", **annotations}
     )
@@ -51,14 +53,14 @@ def full_application(
 def live_app(
     name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str
 ) -> Any:
-    """Return an Application that is patched in the cluster."""
+    """Return an Application whose updates are patched in the cluster."""
     return full_application(
         name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations}
     )
 
 
 def rules(result: Result) -> dict[str, str]:
-    """Return the rule of each Application's decision."""
+    """Return the rule behind each Application's decision."""
     return {one["application"]: one["rule"] for one in result.json["decisions"]}
 
 
@@ -72,7 +74,7 @@ def refreshed(api: KubernetesApi) -> list[str]:
 
 
 def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any]:
-    """Return a secret of Argo CD's own."""
+    """Return an Argo CD secret."""
     encoded = {
         key: base64.b64encode(value.encode()).decode()
         for key, value in {"url": url, **data}.items()
@@ -85,6 +87,6 @@ def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any
 
 
 def in_cluster(folder: Path, api: KubernetesApi, url: str, *more: str | Path) -> Result:
-    """Run for one Application of a cluster with that repository."""
+    """Run the command for one Application in a cluster, with its repository at `url`."""
     api.add(APPLICATIONS, full_application("web", url))
     return run("--applications", "cluster", "--kubeconfig", kubeconfig(folder, api), *more)

@@ -1,4 +1,6 @@
-"""A hostile Git server over HTTP: it speaks the smart protocol, version 2, and never ends."""
+"""A hostile Git server over HTTP: it speaks version 2 of the smart protocol, and its responses
+never end.
+"""
 
 import os
 import time
@@ -12,7 +14,7 @@ from support.serving import serving
 
 END = b"0000"
 TIP = "1" * 40
-LARGEST = 65_515  # bytes of a packet, without its length and band
+LARGEST = 65_515  # bytes in a packet, not counting its length and band
 ABILITIES = (
     b"version 2\n",
     b"agent=evil/1\n",
@@ -23,26 +25,27 @@ ABILITIES = (
 
 
 def packet(text: bytes) -> bytes:
-    """Return one line of the protocol."""
+    """Return one packet line of the protocol."""
     return b"%04x" % (len(text) + 4) + text
 
 
 def banded(band: int, text: bytes) -> bytes:
-    """Return a piece of the pack (1), of a message (2), or of a last message (3)."""
+    """Return a piece of the pack (band 1), of a message (2), or of a fatal error message (3)."""
     return packet(bytes([band]) + text)
 
 
 def said(text: bytes) -> bytes:
-    """Return a message of any length, in as many packets as needed."""
+    """Return a message of any length, split into as many packets as needed."""
     return b"".join(banded(2, text[at : at + LARGEST]) for at in range(0, len(text), LARGEST))
 
 
-# The server's answer to a request: (path, body) → the pieces. None means the answer of an honest server.
+# The server's response to a request: (path, body) → its pieces. None means the response of an
+# honest server.
 Answer = Callable[[str, bytes], Iterable[bytes] | None]
 
 
 def fetching(*answer: Iterable[bytes]) -> Answer:
-    """Answer with an honest list of refs, and then with these pieces instead of a pack."""
+    """Respond with an honest list of refs, and then with these pieces instead of a pack."""
 
     def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
         if b"command=fetch" not in body:
@@ -53,12 +56,12 @@ def fetching(*answer: Iterable[bytes]) -> Answer:
 
 
 def messages(lines: int = 500) -> Answer:
-    """Answer with endless messages, so many at once."""
+    """Respond with endless messages, this many lines at a time."""
     return fetching(repeat(banded(2, b"x" * 100 + b"\n") * lines))
 
 
 def slowly(answer: Answer, seconds: float) -> Answer:
-    """Answer in the same way, with so much time after each piece."""
+    """Send the same response, with a pause after each piece."""
 
     def answered(path: str, body: bytes) -> Iterable[bytes] | None:
         pieces = answer(path, body)
@@ -68,17 +71,17 @@ def slowly(answer: Answer, seconds: float) -> Answer:
 
 
 def one_line(text: bytes) -> Answer:
-    """Answer with one message of any length, and end."""
+    """Respond with one message of any length, and end the response."""
     return fetching([said(text + b"\n"), banded(3, b"that was it\n"), END])
 
 
 def an_endless_line() -> Answer:
-    """Answer with a message that never ends."""
+    """Respond with a message that never ends."""
     return fetching(repeat(said(b"x" * LARGEST)))
 
 
 def refs() -> Answer:
-    """Answer with endless branches."""
+    """Respond with endless branches."""
 
     def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
         return _branches() if b"command=ls-refs" in body else None
@@ -87,7 +90,7 @@ def refs() -> Answer:
 
 
 def page(status: int = 500) -> Answer:
-    """Answer with an endless error page."""
+    """Respond with an endless error page."""
 
     def answered(path: str, _body: bytes) -> Iterable[bytes] | None:
         return _page(status) if "info/refs" in path else None
@@ -96,9 +99,9 @@ def page(status: int = 500) -> Answer:
 
 
 def pack() -> Answer:
-    """Answer with an endless pack of blobs, each a megabyte that cannot be compressed.
+    """Respond with an endless pack of blobs. Each is a megabyte that cannot be compressed.
 
-    Each request gets it from the start.
+    Each request gets the pack from the start.
     """
 
     def answered(path: str, body: bytes) -> Iterable[bytes] | None:
@@ -108,7 +111,7 @@ def pack() -> Answer:
 
 
 def tree(size: int) -> Answer:
-    """Answer with a small pack that has one tree of so many bytes."""
+    """Respond with a small pack that contains one tree of `size` bytes."""
     return fetching(_tree(size))
 
 
@@ -141,7 +144,9 @@ def _pack() -> Iterator[bytes]:
 
 
 def _tree(size: int) -> Iterator[bytes]:
-    """Yield the pack. Each megabyte is compressed independently, so one is used for all. Nobody reads the checksum."""
+    """Yield the pack. The first megabyte starts the stream, and all others share one compressed
+    form, because each is compressed independently. Nobody reads the checksum.
+    """
     deflate, piece = zlib.compressobj(9), b"\0" * 1_000_000
     first, again = (deflate.compress(piece) + deflate.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     squeezed = first + again * (size // len(piece) - 1) + deflate.flush()
@@ -150,7 +155,7 @@ def _tree(size: int) -> Iterator[bytes]:
 
 
 def _head(kind: int, size: int) -> bytes:
-    """Return the beginning of an object in a pack."""
+    """Return the header of an object in a pack."""
     head, size = [(kind << 4) | (size & 15)], size >> 4
     while size:
         head[-1] |= 0x80
@@ -160,7 +165,7 @@ def _head(kind: int, size: int) -> bytes:
 
 
 class EvilServer(ThreadingHTTPServer):
-    """Sends `answer` until the client gives up."""
+    """A server that sends `answer` until the client gives up."""
 
     daemon_threads = True
 
@@ -172,13 +177,13 @@ class EvilServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The URL of a repository on it."""
+        """The URL of a repository on this server."""
         return f"http://127.0.0.1:{self.server_address[1]}/evil.git"
 
 
 @contextmanager
 def evil_server(answer: Answer) -> Iterator[EvilServer]:
-    """A hostile server that runs during the block."""
+    """Run a hostile server during the block."""
     with serving(EvilServer(answer)) as server:
         yield server
 
@@ -193,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _answer(self, body: bytes) -> None:
         self.server.asked.append(self.path)

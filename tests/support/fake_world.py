@@ -1,4 +1,4 @@
-"""A world of which a test gives what the code under test needs."""
+"""A fake world, in which a test provides only what the code under test needs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
@@ -9,7 +9,9 @@ from task.model import Answer, Application, Question, Subscription, Tracker
 
 
 def fake_world(**given: Any) -> World:
-    """Return a world without Argo CD, registries and Git hosts. What a test does not give fails at once."""
+    """Return a world without Argo CD, registries, and Git hosts. Using anything that the test does
+    not provide fails at once.
+    """
     world = _Nobody()
     for name, value in given.items():
         assert hasattr(World, name), name
@@ -18,7 +20,7 @@ def fake_world(**given: Any) -> World:
 
 
 class _Nobody:
-    """What happens if nobody answers."""
+    """A world in which nothing is available."""
 
     always_prove = False
 
@@ -31,7 +33,7 @@ class _Nobody:
     def passed_over(self) -> Sequence[Application]:
         return ()
 
-    def application(self, namespace: str, name: str) -> Application | None:  # noqa: ARG002 - nobody has more
+    def application(self, namespace: str, name: str) -> Application | None:  # noqa: ARG002 - there is none
         return None
 
     def login(self, subscription: Subscription) -> str:  # noqa: ARG002 - all have the same
@@ -40,7 +42,7 @@ class _Nobody:
     def ancestry(self, repository: str, new: str, old: str) -> str:  # noqa: ARG002 - it is unknown
         return ""
 
-    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:  # noqa: ARG002 - none answers
+    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:  # noqa: ARG002 - no registry responds
         return {}
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:  # noqa: ARG002 - it is unknown
@@ -67,13 +69,13 @@ class _Nobody:
     def synced(self, subscription: Subscription) -> tuple[str, ...]:  # noqa: ARG002 - it is unknown
         return ()
 
-    def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:  # noqa: ARG002 - nobody does
+    def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:  # noqa: ARG002 - nothing does
         return ""
 
     def live(self) -> LiveApplications | None:
         return None
 
-    def follow(self, landed: Sequence[LandedApplication]) -> Followed:  # noqa: ARG002 - nobody follows
+    def follow(self, landed: Sequence[LandedApplication]) -> Followed:  # noqa: ARG002 - no rollout is followed
         return Followed()
 
     follow_back = follow

@@ -1,4 +1,4 @@
-"""A repository on a real server that can be broken and repaired, and what a run says about it."""
+"""A repository on a real server that can be broken and repaired, and what a run reports about it."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from support.fork_server import Running
 from support.real_servers import PASSWORD, USER, Nginx
 from support.runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
 
-# Comments that cannot be compressed, so long that they do not arrive in one piece.
+# Comments that cannot be compressed, and that are too long to arrive in one piece.
 LONG = "".join(f"# {os.urandom(48).hex()}\n" for _ in range(3000)) + KUSTOMIZATION
 
 
 class Ground:
-    """One repository with one Application, its own temporary folder, and how to reach the server."""
+    """A repository with one Application, a temporary folder, and how to reach the server."""
 
     def __init__(self, folder: Path, repos: Path) -> None:
         self.folder, self.temporary = folder, folder / "tmp"
@@ -25,11 +25,11 @@ class Ground:
         self._environment = {"TMPDIR": str(self.temporary), "HOME": str(folder)}
 
     def url(self, port: int, scheme: str = "http") -> str:
-        """Return the URL of the repository on the server at that port."""
+        """Return the repository's URL on the server at this port."""
         return f"{scheme}://localhost:{port}/{self.repo.name}"
 
     def options(self, port: int, scheme: str = "http") -> list[str | Path]:
-        """Return the options with a login for that port."""
+        """Return the options that log in to the server at this port."""
         prefix = f"{scheme}://localhost:{port}/"
         file = self.folder / "password"
         return [
@@ -59,11 +59,11 @@ class Ground:
         return result
 
     def by_http(self, port: int, *more: str | Path, env: dict[str, str] | None = None) -> Result:
-        """Do a run with everything right, over plain http."""
+        """Do a run over plain HTTP, with the correct URL and login."""
         return self.run(self.url(port), *self.options(port), *more, env=env)
 
     def by_https(self, web: Nginx, *more: str | Path, env: dict[str, str] | None = None) -> Result:
-        """Do a run with everything right, over https."""
+        """Do a run over HTTPS, with the correct URL, login, and CA."""
         return self.run(
             self.url(web.tls, "https"),
             *self.options(web.tls, "https"),
@@ -79,18 +79,18 @@ class Ground:
         return int(git(self.repo, "rev-list", "--count", "main"))
 
     def landed(self) -> bool:
-        """Tell whether the branch has the new tag."""
+        """Return whether the branch has the new tag."""
         return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
 
     def lengthen(self) -> None:
-        """Make fetches so long that they can be broken off in the middle."""
+        """Make fetches long enough to be interrupted halfway."""
         git(self.repo, "config", "uploadpackfilter.allow", "false")
         git(self.repo, "config", "uploadpack.allowFilter", "false")
         commit(self.repo, {target("web"): LONG})
 
 
 def problem(result: Result) -> tuple[int, str, str]:
-    """Return (exit code, the decision's rule, everything that is reported about it)."""
+    """Return (exit code, the decision's rule, everything reported about the decision)."""
     report: Any = json.loads(result.stdout)
     (decision,), (error,) = report["decisions"], report["errors"]
     return result.code, decision["rule"], f"{decision['because']} {error['hint']}"

@@ -1,4 +1,4 @@
-"""Every forge's stand-in, and our client for it. A new forge gets a line in this table."""
+"""A table of the fake forges. A new forge needs an entry here."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -22,7 +22,9 @@ DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.S
 
 
 class Kind(NamedTuple):
-    """A forge: its stand-in, its name for `--forge`, the path of a repository, and the parts of its project."""
+    """A forge: its fake, its name for `--forge`, the path of a repository, and the parts of the
+    repository's project.
+    """
 
     fake: type[ForgeServer]
     name: str
@@ -56,7 +58,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def place_on(kind: Kind, server: ForgeServer) -> ForgeAddress:
-    """Return the address of the stand-in's repository, in the form that our client gets."""
+    """Return the address of the fake's repository, in the form that our client gets."""
     return ForgeAddress(
         kind.name, "git.example.com", f"{server.url}{kind.fake.api}", kind.project, server.url
     )

@@ -1,4 +1,5 @@
-"""Situations of a pull request, played on any forge, with a fake's server and the tested client.
+"""Situations of a pull request that can be played on any forge, with a fake server and the client
+under test.
 
 Each play takes a `World`, and `PLAYS` lists them all.
 """
@@ -36,7 +37,7 @@ SECRET = "good-token"
 
 @dataclass
 class World:
-    """A forge's server, its client, and the client's log."""
+    """A fake forge's server, its client, and the client's log."""
 
     server: ForgeServer
     place: ForgeAddress
@@ -53,7 +54,7 @@ class World:
         )
 
     def propose(self, wanted: Proposal, secret: str = SECRET, tries: int = 1) -> Proposed:
-        """Do what a run does: find the request before the push, and propose after it."""
+        """Do what a run does: find the request before the push, and propose the change after it."""
         forge = self.forge(secret, tries)
         return forge.propose(wanted, forge.find(wanted.base, wanted.head))
 
@@ -79,7 +80,7 @@ def the_only(world: World) -> tuple[str, str]:
 
 
 def plain(body: str) -> str:
-    """Return a body without the marks of what is set on its request."""
+    """Return a body without the marks that record what was set on its request."""
     return re.sub(r"^\[//\]: # \(image-update-(?:title|set): .*\n", "", body, flags=re.MULTILINE)
 
 
@@ -88,7 +89,9 @@ def text(wanted: Proposal) -> tuple[str, str]:
 
 
 def fails(world: World, kind: type[TaskError], wanted: Proposal) -> TaskError:
-    """Propose, and return the error. It must have exactly that class, a hint, and no secret."""
+    """Propose, and return the error, which must have exactly this class and a hint, and must not
+    contain a secret.
+    """
     with pytest.raises(TaskError) as caught:
         world.propose(wanted)
     assert type(caught.value) is kind, repr(caught.value)
@@ -100,7 +103,7 @@ def fails(world: World, kind: type[TaskError], wanted: Proposal) -> TaskError:
 
 
 def completes(world: World, wanted: Proposal) -> Proposed:
-    """Check that another run is all that is needed."""
+    """Check that one more run completes the request."""
     done = world.propose(wanted)
     assert done.state == "open"
     assert the_only(world) == text(wanted)
@@ -196,7 +199,7 @@ def a_long_text_of_a_person_leaves_room_for_our_marks(world: World) -> None:
 
 
 def what_failed_is_set_by_the_next_run(world: World) -> None:
-    """And what a person takes off after it was set stays off, whatever is pushed."""
+    """What a person then removes stays removed, whatever is pushed later."""
     wanted = replace(world.push("1.1"), reviewers=("ann",))
     for refusal, times in (("down", 9), ("forbidden", 1)):
 
@@ -222,11 +225,12 @@ def what_failed_is_set_by_the_next_run(world: World) -> None:
 
 
 def auto_merge_that_a_person_switches_off_stays_off(world: World) -> None:
-    """Bitbucket Data Center forgets it with each push, so a newer build asks for it again."""
+    """Bitbucket Data Center cancels auto-merge with each push, so a newer build requests it again."""
     forge, first = world.forge(), replace(world.push("1.1"), auto_merge=True)
     world.propose(first)
     (pull,) = world.server.open
-    assert (pull.auto is not None) is (world.place.forge != "bitbucket")  # which has none
+    # Bitbucket Cloud has no auto-merge
+    assert (pull.auto is not None) is (world.place.forge != "bitbucket")
     pull.auto = None
     world.propose(first)
     assert pull.auto is None
@@ -236,7 +240,7 @@ def auto_merge_that_a_person_switches_off_stays_off(world: World) -> None:
 
 
 def withdrawn(world: World) -> None:
-    """Closed by us with a sentence why: such a request declines nothing."""
+    """We closed the request, and wrote the reason in it, so this does not count as declined."""
     world.propose(world.push("1.1"))
     (pull,) = world.server.open
     pull.body = f"{pull.body.rstrip()}\n\nAsk Bob."
@@ -244,7 +248,7 @@ def withdrawn(world: World) -> None:
     found = forge.find("main", HEAD)
     assert found is not None
     forge.withdraw(found, "main says 1.1 by now")
-    forge.withdraw(found, "main says 1.1 by now")  # once more is no error
+    forge.withdraw(found, "main says 1.1 by now")  # a second time is not an error
     assert pull.state == "closed"
     assert "so Image Update closed this request. `main says 1.1 by now`" in pull.body
     assert pull.body.rstrip().endswith("Ask Bob.")
@@ -270,7 +274,7 @@ def edited_by_a_person_while_it_is_withdrawn(world: World) -> None:
 
 
 def _withdrawn_while(world: World, happens: Callable[[str], None]) -> None:
-    """Withdraw a request to which something happens once, just before our first change."""
+    """Withdraw a request to which something else happens just before our first change."""
     forge = world.forge()
     made = world.propose(world.push("1.1"))
     left = [made.number]
@@ -320,7 +324,7 @@ def closed(world: World) -> None:
     assert (found.title.strip(), plain(found.body).strip()) == (
         wanted.title,
         wanted.body.strip(),
-    )  # tells what was closed
+    )  # shows which request was closed
     assert completes(world, world.push("1.2")).number != first.number
 
 
@@ -334,7 +338,7 @@ def newest_of_the_closed_is_found(world: World) -> None:
 
 
 def merged_while_it_is_updated(world: World) -> None:
-    """What remains to be proposed is decided on the new tip, because another request would be empty."""
+    """The run decides again at the new tip, because another request could be empty."""
     first = world.propose(world.push("1.1"))
     wanted = world.push("1.2")
 
@@ -352,7 +356,7 @@ def merged_while_it_is_updated(world: World) -> None:
 
 
 def merged_before_it_was_found(world: World) -> None:
-    """Another run has already proposed the same commit, and it is merged."""
+    """Another run has already proposed the same commit, and the request was merged."""
     wanted = world.push("1.1")
     forge = world.forge()
     assert forge.find(wanted.base, wanted.head) is None
@@ -393,7 +397,9 @@ def closed_and_its_branch_is_gone(world: World) -> None:
 
 
 def many_others_cost_nothing(world: World) -> None:
-    """The forge is asked once, for the head branch, and not for all requests of the repository."""
+    """The forge is asked only for the requests of the head branch, not for all requests in the
+    repository.
+    """
     for number in range(60):
         other = world.server.add(
             base="main", head=f"other-{number}", title="other", body="x" * 1000
@@ -410,7 +416,7 @@ def many_others_cost_nothing(world: World) -> None:
     found = world.forge().find("main", HEAD)
     assert found is not None
     assert found.number == first.number
-    assert len(world.server.seen) <= 2  # Azure's list does not hold the whole text
+    assert len(world.server.seen) <= 2  # Azure's list does not contain the whole text
     assert world.server.sent < 100_000
 
 
@@ -423,7 +429,7 @@ def another_opens_it_first(world: World) -> None:
 
     world.server.before = open_it
     world.propose(wanted)
-    # Bitbucket Cloud gives the open one the new title
+    # Bitbucket Cloud changes the title of the open request
     assert the_only(world)[1] == f"another's\n\n{wanted.body}"
     assert len(world.server.pulls) == 1
 
@@ -446,7 +452,7 @@ def requests_of_forks_do_not_count(world: World) -> None:
 
 
 def an_answer_about_another_branch_proposes_nothing(world: World) -> None:
-    """As a cache in front of the Git host may give it."""
+    """A cache in front of the Git host may send such a response."""
     world.propose(world.push("1.1"))
     answered = world.server.answer
 
@@ -483,7 +489,7 @@ def branch_names_with_every_sign(world: World) -> None:
 def branch_deleted(world: World) -> None:
     wanted = world.push("1.1")
     commit = world.server.branches.pop(HEAD)
-    with pytest.raises(RepositoryError) as caught:  # or its kind, `ForgeError`
+    with pytest.raises(RepositoryError) as caught:  # or its subclass `ForgeError`
         world.propose(wanted)
     assert caught.value.hint
     assert world.server.pulls == []
@@ -639,7 +645,7 @@ def ten_at_once(world: World) -> None:
             pushed.append(wanted)
         try:
             world.propose(wanted, tries=3)
-        except BaseException as error:  # noqa: BLE001 - told below
+        except BaseException as error:  # noqa: BLE001 - checked below
             errors.append(error)
 
     threads = [threading.Thread(target=event, args=(build,)) for build in builds]

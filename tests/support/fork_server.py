@@ -1,9 +1,10 @@
 """Runs the command in a fork of a process that has already imported it.
 
-A new Python would need half a second for the imports. The server is this file as a program. The first call starts it,
-and it ends with the tests. It only imports and forks. Each fork becomes the requested process, runs the command like
-the console script, and ends like Python, except that it does not take modules apart: that would copy the server's
-memory, and take a fifth of a short run.
+A new Python process would need half a second for the imports. The server is this file, run as a
+program. The first call starts the server, and it exits when the tests end. It only imports and
+forks. Each fork becomes the requested process, runs the command like the console script, and exits
+like Python, except that it does not tear down modules: that would copy the server's memory, and
+take a fifth of a short run.
 """
 
 import atexit
@@ -27,11 +28,13 @@ from pathlib import Path
 from struct import Struct
 from subprocess import PIPE
 
-# Python and its libraries read these when they start, so each set of values has its own server.
+# Python and its libraries read these variables at startup, so each set of values has its own
+# server.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_", "_TYPER_COMPLETE_TEST_")
-# These work only for a new process: other libraries for the linker.
+# These variables only affect a new process: they tell the linker to load other libraries.
 NO_FORK = ("LD_",)
-# These need an extra, which takes a quarter of the memory. Each fork, of the server and of git later, would copy that.
+# These modules need an optional dependency, which takes up a quarter of the memory. Each fork (of
+# the server and, later, for git) would copy it.
 LARGE = ("task.registry.keyless",)
 NUMBER = Struct("i")
 
@@ -46,7 +49,7 @@ def start(
 ) -> "Running":
     """Start the console script `argv[0]`.
 
-    `before` is Python code that runs first, and `files` are its input and outputs.
+    `before` is Python code that runs first, and `files` are stdin, stdout, and stderr.
     """
     if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
         if before:
@@ -67,13 +70,14 @@ def _server(
 ) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
     """Return the server whose Python was started with these variables, and the socket for its requests.
 
-    The forks of one that is `measured` can measure their coverage.
+    If the server is `measured`, its forks can measure their coverage.
     """
     door, theirs = socket.socketpair()
     with theirs:
         modules = ["coverage"] if measured else []
         argv = [sys.executable, "-P", __file__, str(theirs.fileno()), *modules]
-        # sys.stdin and the others are made for pipes here, and find pipes again in each fork.
+        # Python sets up sys.stdin, sys.stdout, and sys.stderr for pipes here, and each fork has
+        # pipes, too.
         server = subprocess.Popen(
             argv,
             env=dict(settings),
@@ -83,12 +87,12 @@ def _server(
             stderr=PIPE,
         )
     atexit.register(server.communicate)
-    atexit.register(door.close)  # called first, and ends the server
+    atexit.register(door.close)  # called first; it makes the server exit
     return door, server
 
 
 class Forked:
-    """A running command, with those parts of `subprocess.Popen` that tests use."""
+    """A running command, with the parts of `subprocess.Popen` that tests use."""
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class Forked:
         self._heard = [_Reader(fd) if fd >= 0 else None for fd in (out, err)]
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and return the exit code."""
+        """Wait for the process to exit, and return its exit code."""
         if self.returncode is None:
             if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
@@ -132,13 +136,13 @@ class Forked:
         return self.returncode
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
+        """Return the exit code, or None while the process is running."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal, unless the process has exited."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -147,7 +151,9 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, stdin: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
-        """Return what it writes to pipes until it has ended and nobody else can write. Kill it after the timeout."""
+        """Return everything written to the pipes until the process has exited and the pipes are
+        closed. Kill the process after the timeout.
+        """
         with suppress(BrokenPipeError), open(self._stdin, "wb", 0) as feed:
             feed.write(stdin)
         try:
@@ -166,7 +172,7 @@ class Forked:
 
 
 class _Reader(threading.Thread):
-    """Reads a pipe to its end."""
+    """A thread that reads a pipe to its end."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(daemon=True)
@@ -174,7 +180,7 @@ class _Reader(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read in the thread."""
+        """Read the pipe."""
         with open(self._fd, "rb") as pipe:
             self.text = pipe.read()
 
@@ -186,13 +192,13 @@ def become_the_next(door: socket.socket) -> None:
     """Fork for each call. This returns only in the forks, and each fork is the requested process."""
     running: dict[
         int, tuple[int, socket.socket]
-    ] = {}  # by the file that becomes readable at its end
+    ] = {}  # by the file that becomes readable when the process exits
     while True:
         (ready, *_), _, _ = select.select([door.fileno(), *running], [], [])
         if ready in running:
             pid, end = running.pop(ready)
             os.close(ready)
-            with end, suppress(BrokenPipeError):  # the caller's time was over
+            with end, suppress(BrokenPipeError):  # the caller has given up
                 end.sendall(NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
             continue
         _, fds, _, _ = socket.recv_fds(door, 1, 5)

@@ -1,4 +1,6 @@
-"""The same as a branch in memory (`memory.Branch`), but a real repository, which git reads and writes over file://."""
+"""The counterpart of a branch in memory (`memory.Branch`) with a real repository, which git reads
+and writes over file://.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +18,7 @@ WHO = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
 
 
 class GitBranch(Branch):
-    """One branch of a real repository, and its head branches."""
+    """A branch of a real repository, and its head branches."""
 
     def __init__(self, files: Mapping[str, str], folder: Path) -> None:
         self.name = "main"
@@ -84,7 +86,7 @@ class GitBranch(Branch):
         self.name = name
 
     def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
-        """Merge as a Git host does. False if there are conflicts."""
+        """Merge as a Git host does. Return False if there are conflicts."""
         base, tip = (git(self.repo, "rev-parse", one) for one in (self.name, head))
         if style == "fast-forward" and git(self.repo, "merge-base", base, tip) == base:
             made = tip
@@ -102,7 +104,7 @@ class GitBranch(Branch):
 
 
 class Opened:
-    """The repository as one run has it."""
+    """The repository as one run sees it."""
 
     def __init__(self, branch: GitBranch) -> None:
         self._branch = branch

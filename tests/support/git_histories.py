@@ -1,4 +1,4 @@
-"""Histories in real repositories, and git as a run calls it, for tests of what git knows."""
+"""Histories in real repositories, and git as a run calls it, for tests of the history in Git."""
 
 import os
 from collections.abc import Iterable
@@ -17,7 +17,9 @@ def git_of_a_run(protocols: frozenset[str] = PROTOCOLS) -> Git:
 
 
 def many(repo: Path, changes: Iterable[tuple[str, str | None]], branch: str = "main") -> None:
-    """Put a commit for each (path, text) on top of a branch, in one go. None deletes the file."""
+    """Add a commit to a branch for each (path, text), all in one call of git. None deletes the
+    file.
+    """
     lines = ["feature done", f"reset refs/heads/{branch}", f"from refs/heads/{branch}^0"]
     for number, (path, text) in enumerate(changes):
         who = f"committer T <t@example.com> {1700000000 + number} +0000"
@@ -30,6 +32,6 @@ def many(repo: Path, changes: Iterable[tuple[str, str | None]], branch: str = "m
 
 
 def chain(repo: Path, count: int, branch: str = "main") -> list[str]:
-    """Put so many commits on top of a branch, and return their ids, oldest first."""
+    """Add `count` commits to a branch, and return their IDs, oldest first."""
     many(repo, [("app.py", f"{branch}{number}") for number in range(count)], branch)
     return git(repo, "rev-list", "--reverse", branch).split()[-count:]

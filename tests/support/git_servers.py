@@ -1,4 +1,6 @@
-"""A small Git server over HTTP for tests: git's own `http-backend`, with logins and faults on demand."""
+"""A small Git server over HTTP for tests: git's own `http-backend`, with optional logins and
+injected faults.
+"""
 
 import base64
 import os
@@ -15,34 +17,34 @@ from support.serving import serving, with_tls
 
 
 class GitServer(ThreadingHTTPServer):
-    """Serves the repositories in a folder. `faults` and `logins` may be changed while it runs."""
+    """A server for the repositories in a folder. `faults` and `logins` may be changed while it
+    runs.
+    """
 
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
-        self.logins: dict[str, str] = {}  # empty: everybody may do everything
-        self.public = False  # whether everybody may read; a wrong login is refused nevertheless
+        self.logins: dict[str, str] = {}  # if empty, everyone may do everything
+        self.public = False  # whether everyone may read; a wrong login is still rejected
         self.readers: set[str] = set()  # logins that may only read
         self.faults: dict[
             str, int
-        ] = {}  # end of a path → status; 0 breaks off, and -1 breaks off after the work
-        self.bearer = ""  # the token that is required
-        self.page = b""  # the web page that is shown instead of everything
-        self.moved: dict[
-            str, str
-        ] = {}  # the beginning of a path → the beginning of the URL that it is redirected to
+        ] = {}  # end of a path → status; 0 drops the connection, and -1 does so after the work
+        self.bearer = ""  # the required token
+        self.page = b""  # the web page sent in response to every request
+        self.moved: dict[str, str] = {}  # prefix of a path → prefix of the URL that it redirects to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
         self.headers: list[tuple[str, str]] = []  # (method and path, the Authorization header)
         self.told: list[str] = []  # all headers of each request, with the login decoded
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing, because clients in these tests break off."""
+        """Log nothing, because clients in these tests drop connections."""
 
     @property
     def url(self) -> str:
-        """Its URL, with a trailing slash."""
+        """The server's URL, with a trailing slash."""
         scheme = "https" if isinstance(self.socket, SSLSocket) else "http"
         return f"{scheme}://127.0.0.1:{self.server_address[1]}/"
 
@@ -51,7 +53,9 @@ class GitServer(ThreadingHTTPServer):
 def git_server(
     folder: Path, tls: tuple[Path, Path] | None = None, of_clients: Path | None = None
 ) -> Iterator[GitServer]:
-    """A server that runs during the block. `tls` is its certificate and key."""
+    """Run a server during the block. `tls` is its certificate and key, and `of_clients` is the
+    certificate that clients need.
+    """
     made = GitServer(folder)
     if tls:
         with_tls(made, *tls, of_clients=of_clients)
@@ -69,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self._body())
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing: what happened is in `seen`."""
+        """Log nothing: `seen` records the requests."""
 
     def _serve(self, body: bytes) -> None:
         user, token = self._user(), self.headers.get("Authorization", "")
@@ -151,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def daemon(folder: Path) -> Iterator[str]:
-    """`git daemon` on a free port."""
+    """Run `git daemon` on a free port during the block, and yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,6 @@
-"""An Application with three images, whose changes wait on one head branch: runs on a repository in memory."""
+"""An Application with three images whose changes wait on one head branch, and runs on a repository
+in memory.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +39,7 @@ def values_in(files: dict[str, str], app: str = "a") -> dict[str, str]:
 
 
 class Scene:
-    """The Application, its repository, and runs one after another."""
+    """The Application, its repository, and consecutive runs."""
 
     def __init__(
         self,
@@ -72,19 +74,21 @@ class Scene:
         atomic: bool = False,
         names: tuple[str, ...] = (),
     ) -> Report:
-        """Send the event of a build: `web:1.1.0`, … `names` narrow who takes it."""
+        """Send the event of a build, with images such as `web:1.1.0`. `names` limits the
+        Applications that take it.
+        """
         built = tuple(parse_image(image(one)) for one in images)
         terms = Terms(build=Build(sequence=sequence), now=NOW, allow_downgrade=downgrade)
         scope = replace(SCOPE, narrow=Narrow(names))
         return (story or self.story).run(Job("run", built, scope, terms, WORDING, atomic=atomic))
 
     def scan(self, *tags: str) -> Report:
-        """Scan a registry that has these tags of each image."""
+        """Scan a registry that has these tags for each image."""
         self.story.tags = tags
         return self.story.run(Job("scan", (), SCOPE, Terms(now=NOW), WORDING))
 
     def by_hand(self, verb: str, name: str = "", to: str = "", *, held: bool = True) -> Report:
-        """Give a command for one image, or for the whole Application."""
+        """Run a person's command for one image, or for the whole Application."""
         hold = Hold("a reason", "jane", NOW) if held and verb != "release" else None
         intent = Intent(verb, hold, whole=not name, to=to, unknown=True)
         aliases = (name,) if name else ()
@@ -93,7 +97,7 @@ class Scene:
         )
 
     def freeze(self, *, ends: bool = False) -> None:
-        """Commit a config that freezes everything now, or nothing."""
+        """Commit a config that freezes everything now or, with `ends`, nothing."""
         frozen = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
         self.branch.commit({".image-update/config": "version: 1\n" + ("" if ends else frozen)})
 
@@ -103,16 +107,19 @@ class Scene:
 
     @property
     def held_on_base(self) -> tuple[bool, set[str]]:
-        """Whether the base's state file holds the Application, and the images that it holds."""
+        """Whether the base's state file has a hold on the Application, and the names of the images
+        that it holds.
+        """
         text = self.branch.files.get(".image-update/apps/a/argocd_a.state", "")
         state = read_state(text).get(target("a"), State())
         return state.hold is not None, {name for name, one in state.images.items() if one.hold}
 
     @property
     def waiting(self) -> dict[str, str]:
-        """What the head branch changes, against its own parent.
+        """The tags that the head branch changes, compared with its own parent.
 
-        One that a person kept after its merge holds nothing, whatever the base says by now.
+        The result is empty for a branch that a person kept after merging it, whatever the base has
+        now.
         """
         head = self.branch.heads.get(HEAD)
         if head is None or head.before is None or self.branch.merged("main", head.id):
@@ -130,5 +137,5 @@ def verdicts(report: Report) -> list[str]:
 
 
 def told(report: Report) -> Sequence[tuple[str, str, str]]:
-    """Return what the report says about what waited before."""
+    """Return what the report says about the builds that were waiting before."""
     return [(one.alias, one.tag, one.outcome) for one in report.waiting]

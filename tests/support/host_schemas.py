@@ -1,4 +1,4 @@
-"""Checks documents against the hosts' schemas, which `python -m scripts.schemas` wrote."""
+"""Checks documents against the hosts' schemas, which `python -m scripts.schemas` writes."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,9 @@ FACTS = DATA / "schemas.json"
 
 
 def schema_of(document: Mapping[str, Any]) -> str:
-    """Return the schema for a manifest's kind, or "" for groups without one (Tekton's triggers, Kubernetes' own)."""
+    """Return the name of the schema for a manifest's kind, or "" for API groups without schemas
+    (Tekton Triggers, Kubernetes itself).
+    """
     group, _, version = document.get("apiVersion", "").partition("/")
     if group not in GROUPS:
         return ""
@@ -28,7 +30,7 @@ def schema_of(document: Mapping[str, Any]) -> str:
 
 
 def problems(schema: str, document: Any) -> list[str]:
-    """Return what is wrong according to a schema."""
+    """Return the errors in a document according to a schema."""
     return [
         f"{error.json_path}: {error.message}" for error in _validator(schema).iter_errors(document)
     ]
@@ -45,7 +47,9 @@ TYPES = {
 
 
 def violations(schema: str, document: Any) -> list[tuple[str, str, str]]:
-    """Return (field, wanted type, actual type) of each wrong type, and (field, "", "") of each missing field."""
+    """Return (field, expected type, actual type) for each wrong type, and (field, "", "") for each
+    missing field.
+    """
     found = []
     for error in _validator(schema).iter_errors(document):
         path = "".join(
@@ -62,7 +66,7 @@ def violations(schema: str, document: Any) -> list[tuple[str, str, str]]:
 
 
 def fields(schema: str, *path: str) -> list[str]:
-    """Return the paths of all fields below a field of a schema, with `[]` after lists."""
+    """Return the paths of all fields below a field in a schema, with `[]` after lists."""
     node = _facts()["schemas"][schema]
     for name in path:
         node = _resolved(node)["properties"][name]

@@ -1,4 +1,6 @@
-"""An HTTP proxy in this process: CONNECT for https, whole URLs for plain http, with a login, and refusals on demand."""
+"""An HTTP proxy in this process, with an optional login: CONNECT for HTTPS, and full URLs for plain
+HTTP. It rejects requests on demand.
+"""
 
 import base64
 import select
@@ -12,7 +14,9 @@ from support.serving import serving
 
 
 class Proxy(ThreadingHTTPServer):
-    """`seen` has the requests. `refuses` is a status for every request, or 0."""
+    """A proxy. `seen` has the requests. `refuses` is the status with which it rejects every
+    request, or 0.
+    """
 
     daemon_threads = True
 
@@ -24,13 +28,13 @@ class Proxy(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port at which it listens."""
+        """The port on which it listens."""
         return int(self.server_address[1])
 
 
 @contextmanager
 def http_proxy(login: str = "") -> Iterator[Proxy]:
-    """A proxy that runs during the block. `login` is `user:password`."""
+    """Run a proxy during the block. `login` is `user:password`."""
     with serving(Proxy(login)) as server:
         yield server
 
@@ -70,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing: what happened is in `seen`."""
+        """Log nothing: `seen` records the requests."""
 
     def _may(self) -> bool:
         self.server.seen.append(f"{self.command} {self.path}")

@@ -1,4 +1,4 @@
-"""A change of a repository in memory, and what `check` says of it: without Git and without processes."""
+"""A change to a repository in memory, and what `check` says about it, without Git or processes."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,13 +16,13 @@ from task.landing.ports import Side
 from task.model import Answer, Compared, File, Found, Place, Question, Report, Snapshot, Verdict
 from task.proof import Proof
 
-Text = Mapping[str, str | None]  # None deletes
+Text = Mapping[str, str | None]  # None deletes the file
 BASE, HEAD, MERGED = "b" * 40, "c" * 40, "d" * 40
 MANIFEST = "clusters/{}.json"
 
 
 class MemoryChange:
-    """What `check` reads of a change: the files of both sides."""
+    """What `check` reads from a change: the files on both sides."""
 
     branch = default = "main"
     repo = URL
@@ -83,7 +83,7 @@ class MemoryChange:
 
 
 def in_repository(files: Mapping[str, str]) -> list[Found]:
-    """Return the Applications whose manifests are in the repository."""
+    """Return the Applications whose manifests are in the repository itself."""
     return [
         found
         for path, text in sorted(files.items())
@@ -94,7 +94,7 @@ def in_repository(files: Mapping[str, str]) -> list[Found]:
 
 @dataclass
 class Judge:
-    """Everything around a change: registries, proofs, the clock."""
+    """Everything that surrounds a change: registries, proofs, the clock."""
 
     now: str = NOW
     answer: Answer = Answer(digest="sha256:" + "a" * 64, created="2026-01-01T00:00:00Z")
@@ -116,7 +116,7 @@ class Judge:
         merged: Mapping[str, str],
         apps: Callable[[Mapping[str, str]], Iterable[Found]] = in_repository,
     ) -> Report:
-        """Return what `check` says of the change from one tree to another."""
+        """Return the report of `check` on the change from one tree to another."""
         change = MemoryChange(base, merged, apps, self.memory, self.past, self.messages)
         world = fake_world(
             change=lambda _compared: change,
@@ -152,7 +152,7 @@ def manifest_file(name: str = "a", **annotations: str) -> dict[str, str]:
 def manifest_of(
     name: str, change: Callable[[dict[str, Any]], None], **annotations: str
 ) -> dict[str, str]:
-    """Return an Application's manifest as a file, with a change of it."""
+    """Return an Application's manifest as a file, modified by `change`."""
     item = application(name, URL, **annotations)
     change(item)
     return {MANIFEST.format(name): json.dumps(item)}
@@ -166,7 +166,7 @@ def tagged(tag: str, name: str = "a") -> dict[str, str]:
 
 
 def tree(*parts: Text) -> dict[str, str]:
-    """Return a tree with these files, one part over the other."""
+    """Return a tree with these files, where later parts override earlier ones."""
     found: dict[str, str] = {}
     for part in parts:
         for path, text in part.items():
@@ -177,10 +177,10 @@ def tree(*parts: Text) -> dict[str, str]:
 
 
 def told(report: Report) -> list[tuple[str, str, str]]:
-    """Return (alias, verdict, rule) of each decision."""
+    """Return (alias, verdict, rule) for each decision."""
     return [(one.subscription.entry.alias, one.verdict, one.rule) for one in report.decisions]
 
 
 def warnings(report: Report) -> str:
-    """Return what the report says besides its decisions, one line each."""
+    """Return the report's warnings, one per line."""
     return "\n".join(one.message for one in report.problems if one.severity == "warning")

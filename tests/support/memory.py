@@ -1,4 +1,6 @@
-"""A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without processes."""
+"""A branch in memory, and runs on it: what the pipeline decides and lands, without Git or
+processes.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -46,7 +48,9 @@ NOW = "2026-11-22T12:00:00Z"
 
 
 class Branch:
-    """One branch of a repository with compare-and-swap, and the files at each of its commits; and its head branches."""
+    """A branch of a repository with compare-and-swap, the files at each of its commits, and its
+    head branches.
+    """
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.url = URL
@@ -54,15 +58,16 @@ class Branch:
         self.commits = [dict(files)]
         self.heads: dict[str, Commit] = {}
         self.made = 0
-        self.within: set[str] = set()  # commits of head branches that are in the base's history
-        self.trusted = True  # whether one who may has signed the memory
+        # commits on head branches that are also in the base's history
+        self.within: set[str] = set()
+        self.trusted = True  # whether an authorized key has signed the memory
         self.atomic = True  # whether two branches can be pushed together
         self.interrupt: tuple[str, Callable[[], object]] | None = (
-            None  # what happens before a step of the next run
+            None  # what else happens before a step of the next run
         )
 
     def reached(self, step: str) -> None:
-        """Do what is to happen before this step, once."""
+        """Call what should happen before this step, but only once."""
         if self.interrupt and self.interrupt[0] == step:
             (_, call), self.interrupt = self.interrupt, None
             call()
@@ -76,7 +81,7 @@ class Branch:
         del self.heads[head]
 
     def rename(self, name: str) -> None:
-        """Give the base another name. It is the default branch, before and after."""
+        """Rename the base. It is the default branch before and after that."""
         self.name = name
 
     @property
@@ -89,7 +94,7 @@ class Branch:
 
     @property
     def proposals(self) -> dict[str, "Commit"]:
-        """The head branches without the memory."""
+        """The head branches, without the memory branch."""
         return {
             name: one
             for name, one in self.heads.items()
@@ -98,45 +103,49 @@ class Branch:
 
     @property
     def memory(self) -> dict[str, str]:
-        """The state files of the memory branch."""
+        """The state files on the memory branch."""
         return {path: text for path, text in self.remembered.items() if not is_list_path(path)}
 
     @property
     def lists(self) -> dict[str, WaitingList]:
-        """The lists of the memory branch, by head branch."""
+        """The waiting lists on the memory branch, by head branch."""
         texts = [text for path, text in self.remembered.items() if is_list_path(path)]
         return {one.head: one for one in map(read_list, texts)}
 
     @property
     def remembered(self) -> dict[str, str]:
-        """All files of the memory branch."""
+        """All files on the memory branch."""
         found = self.memory_head
         return self.heads[found].files if found else {}
 
     @property
     def memory_head(self) -> str:
-        """The memory branch of the base, or, if it has none, that of its name before."""
+        """The memory branch of the base or, if there is none, the one for the base's
+        previous name.
+        """
         names = [name for name in self.heads if name.startswith("image-update-memory/")]
         own = memory_branch(self.url, self.name)
         return own if own in names else next(iter(names), "")
 
     @property
     def memory_moves(self) -> bool:
-        """Whether the memory is still under the base's name before."""
+        """Whether the memory is still stored under the base's previous name."""
         return self.memory_head not in ("", memory_branch(self.url, self.name))
 
     def commit(self, files: Mapping[str, str]) -> None:
-        """Add somebody else's commit."""
+        """Add someone else's commit."""
         self.commits.append({**self.files, **files})
 
     def commit_on(self, head: str, files: Mapping[str, str]) -> None:
-        """Add somebody else's commit to a head branch, which begins at the base if it is new."""
+        """Add someone else's commit to a head branch. A new branch starts at the base."""
         under = self.heads[head].files if head in self.heads else self.files
         parent = self.heads[head].id if head in self.heads else self.tip
         self._move(head, {**under, **files}, None, parent=parent)
 
     def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
-        """Merge a head branch as Git does: what it changed against where it began. False if there are conflicts."""
+        """Merge a head branch as Git does: apply its changes since the commit where it started.
+        Return False if there are conflicts.
+        """
         one = self.heads[head]
         before = one.before if one.before is not None else self.commits[0]
         paths = {path for path in (*before, *one.files) if before.get(path) != one.files.get(path)}
@@ -189,7 +198,7 @@ class Branch:
             return None
         return Head(head, one.id, tree_of(one.files), one.parent, one.message)
 
-    def signed(self, commit: str, keys: Collection[str]) -> bool:  # noqa: ARG002 - nobody signs
+    def signed(self, commit: str, keys: Collection[str]) -> bool:  # noqa: ARG002 - commits are not signed
         return self.trusted
 
     def merged(self, branch: str, commit: str) -> bool:  # noqa: ARG002 - one branch
@@ -216,7 +225,7 @@ class Branch:
     def predict(self, change: Changeset) -> LandedCommit:
         head = change.head
         there = self.heads[head].id if head in self.heads else ""
-        # As in Git, a head branch may begin at an older commit of the base.
+        # As in Git, a head branch may start at an older commit on the base.
         of_base = head == change.base and change.tip != self.tip
         moved = there != change.tip if change.on_top else of_base
         if moved or (change.head_commit is not None and there != change.head_commit):
@@ -323,20 +332,18 @@ class Commit:
 
     id: str
     files: dict[str, str]
-    before: (
-        dict[str, str] | None
-    )  # the base that our commit is on; None if it is not a commit of ours
+    before: dict[str, str] | None  # the base that our commit is on; None for someone else's commit
     message: str = ""
     parent: str = ""
 
 
 def tree_of(files: Mapping[str, str]) -> str:
-    """Return what identifies these files."""
+    """Return an ID for these files, like that of a Git tree."""
     return sha1(repr(sorted(files.items())).encode()).hexdigest()  # noqa: S324 - as Git does
 
 
 def shown(files: Mapping[str, str]) -> dict[str, File]:
-    """Return files as a snapshot has them, with their folders."""
+    """Return the files as they appear in a snapshot, with their folders."""
     folders = {path[:end] for path in files for end, letter in enumerate(path) if letter == "/"}
     return {path: File(text) for path, text in files.items()} | {
         path: File("", "040000") for path in folders
@@ -344,7 +351,7 @@ def shown(files: Mapping[str, str]) -> dict[str, File]:
 
 
 class Story:
-    """An Application on a branch, with events and a person's commands for it, one run after another."""
+    """An Application on a branch, and consecutive runs for events and a person's commands."""
 
     def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
         self.app, self.branch = app, branch
@@ -353,18 +360,18 @@ class Story:
         self.synced: tuple[str, ...] = ()  # the revisions in Argo CD's history, newest first
         self.follow: Callable[[Sequence[LandedApplication]], Followed] = lambda _landed: Followed()
         self.now = NOW
-        self.tags: tuple[str, ...] = ()  # what the registry lists
-        self.answer = Answer()  # what else it says
-        self.answers: dict[str, Answer] = {}  # what it says about a tag
+        self.tags: tuple[str, ...] = ()  # the tags that the registry lists
+        self.answer = Answer()  # the rest of the registry's answer
+        self.answers: dict[str, Answer] = {}  # the answers about individual tags
         self.asked: list[Question] = []
         self.log: list[tuple[str, str]] = []
         self.prove: Callable[
             [Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]
         ] = lambda _: {}
-        self.because = ""  # the reason of the last decision
+        self.because = ""  # the reason for the last decision
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
-        """Send the event of a build, and return the verdict and the rule."""
+        """Send the event of a build, and return the verdict and its rule."""
         one = parse_image(f"{image}:{tag}")
         decision = self._one(
             Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING)
@@ -372,7 +379,7 @@ class Story:
         return decision.verdict, decision.rule
 
     def scan(self) -> tuple[str, str]:
-        """Scan the registry, and return the verdict and the rule for the newest tag."""
+        """Scan the registry, and return the verdict on the newest tag and its rule."""
         decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
         return decision.verdict, decision.rule
 
@@ -429,7 +436,7 @@ class Story:
         return {one: replace(answer, tags=self.tags) for one, answer in answers.items()}
 
     def run(self, job: Job) -> Report:
-        """Do a whole run. There are no other repositories."""
+        """Do a whole run, in which this is the only repository."""
         world = fake_world(
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,

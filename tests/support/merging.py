@@ -1,16 +1,18 @@
-"""Merges texts line by line, as a Git host does when a person merges a request."""
+"""Merges text line by line, as a Git host does when a person merges a request."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from difflib import Match, SequenceMatcher
 
-MOST_DIFFERENT = 4000  # lines; more are not compared, because that may take minutes
+MOST_DIFFERENT = 4000  # lines; comparing more could take minutes
 
 
 def merged_text(before: str | None, after: str | None, now: str | None) -> tuple[str | None, bool]:
-    """Return the text of now with the change from before to after, and whether it has all of that change.
+    """Return the text `now` with the change from `before` to `after` applied, and whether all of
+    the change could be applied.
 
-    Lines that changed in both stay as they are now. So does a whole text in which too many lines differ.
+    Lines that were also changed in `now` stay as they are there. If too many lines differ, the
+    whole text stays as it is.
     """
     if now in (before, after):
         return after, True
@@ -26,10 +28,10 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
         if (hunk.a, hunk.b) != (start, first):
             inside = int(
                 start == hunk.a and 0 < start < len(old)
-            )  # what is only inserted needs its neighbours
+            )  # an insertion needs the lines around it
             where = bisect_left(
                 blocks, hunk.a + inside, key=lambda one: one.a + one.size
-            )  # it ends there or later
+            )  # the first block that ends there or later
             block = blocks[where] if where < len(blocks) else None
             if block and block.a <= start - inside:
                 at = start - block.a + block.b
@@ -43,7 +45,9 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
-    """Return the blocks of lines that two texts share, or None if too many lines differ to find that out."""
+    """Return the blocks of lines that two texts share, or None if too many lines differ to find
+    them.
+    """
     least = min(len(old), len(new))
     start = next((count for count in range(least) if old[count] != new[count]), least)
     least -= start
@@ -54,7 +58,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
         for at, pair in enumerate(zip(middle, other, strict=False))
         if pair[0] == pair[1]
     ]
-    # If values have changed, line by line, unless hardly any line is the same
+    # If only values have changed, compare line by line, unless hardly any lines are the same.
     if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
         if max(len(middle), len(other)) > MOST_DIFFERENT:
             return None
@@ -64,7 +68,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
 
 
 def _joined(blocks: Iterable[Match]) -> list[Match]:
-    """Return the blocks, with those that follow each other as one."""
+    """Return the blocks, with adjacent ones joined."""
     found: list[Match] = []
     for one in blocks:
         last = found[-1] if found else None

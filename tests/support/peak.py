@@ -1,4 +1,4 @@
-"""Measures the peak memory of a process, and of everything that it starts."""
+"""Measures the peak memory of a process and its descendants."""
 
 import os
 import threading
@@ -8,7 +8,9 @@ from pathlib import Path
 
 
 class Peak:
-    """Peaks in megabytes, measured fifty times a second."""
+    """A process's peak memory in megabytes, measured fifty times a second: its `own`, and
+    `together` with its descendants.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -29,7 +31,7 @@ class Peak:
 
 @contextmanager
 def peak(pid: int) -> Iterator[Peak]:
-    """Watch a process during the block."""
+    """Measure a process during the block."""
     found, over = Peak(pid), threading.Event()
 
     def watch() -> None:

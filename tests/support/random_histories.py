@@ -1,4 +1,4 @@
-"""How many random histories the state machines play, and the ones on a real repository."""
+"""Plays random histories with state machines, in memory or on a real repository."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,9 @@ LIMIT = pytest.mark.timeout(600 * THOROUGH)
 
 
 def play(machine: type[RuleBasedStateMachine], histories: int, steps: int) -> None:
-    """Play random histories of at most this many steps each. Thorough tests play others each time."""
+    """Play random histories, each with at most this many steps. Thorough tests play different ones
+    each time.
+    """
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -29,7 +31,7 @@ def play(machine: type[RuleBasedStateMachine], histories: int, steps: int) -> No
 
 
 class OnGit:
-    """For a machine on a real repository. A branch that Git merged has the base's commits."""
+    """A mixin for state machines that use a real repository."""
 
     def repository(self, files: Mapping[str, str]) -> Branch:
         self.folder = TemporaryDirectory()

@@ -1,4 +1,6 @@
-"""Debian's docker-registry on loopback: open, with a password file, with tokens, over TLS. And its token server."""
+"""Debian's docker-registry on loopback (open, with a password file, with tokens, or over TLS), and
+its token server.
+"""
 
 import base64
 import json
@@ -22,7 +24,7 @@ LOGIN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 
 class Real(NamedTuple):
-    """One running registry."""
+    """A running registry."""
 
     name: str  # as in image references
     url: str
@@ -31,14 +33,16 @@ class Real(NamedTuple):
 
 @contextmanager
 def open_registry(folder: Path) -> Iterator[Real]:
-    """A registry in which everybody may do everything."""
+    """Run a registry in which everyone may do everything."""
     with _running(folder, "") as port:
         yield Real(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}")
 
 
 @contextmanager
 def notifying_registry(folder: Path, listener: str) -> Iterator[Real]:
-    """A registry in which everybody may do everything, and which sends its events to a listener."""
+    """Run a registry in which everyone may do everything, and which sends its events to a
+    listener.
+    """
     endpoint = f"{{name: test, url: '{listener}', timeout: 5s, threshold: 3, backoff: 200ms}}"
     with _running(folder, f"notifications:\n  endpoints:\n  - {endpoint}\n") as port:
         yield Real(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}")
@@ -46,7 +50,7 @@ def notifying_registry(folder: Path, listener: str) -> Iterator[Real]:
 
 @contextmanager
 def password_registry(folder: Path) -> Iterator[Real]:
-    """A registry with Basic authentication."""
+    """Run a registry with Basic authentication."""
     argv = [*needs("htpasswd"), "-Bbn", USER, PASSWORD]
     (folder / "htpasswd").write_bytes(subprocess.run(argv, check=True, capture_output=True).stdout)
     auth = f"auth:\n  htpasswd: {{realm: registry, path: {folder}/htpasswd}}\n"
@@ -56,7 +60,7 @@ def password_registry(folder: Path) -> Iterator[Real]:
 
 @contextmanager
 def tls_registry(folder: Path) -> Iterator[Real]:
-    """A registry over https only, with a certificate that nobody trusts."""
+    """Run a registry that only supports HTTPS, with an untrusted certificate."""
     _certificate(folder)
     with _running(
         folder, "", f"  tls: {{certificate: {folder}/cert.pem, key: {folder}/key.pem}}\n"
@@ -66,7 +70,9 @@ def tls_registry(folder: Path) -> Iterator[Real]:
 
 @contextmanager
 def token_registry(folder: Path) -> Iterator[Real]:
-    """A registry with bearer tokens from a server at another port. Everybody may read `public/…`."""
+    """Run a registry with bearer tokens, which a server on another port issues. Everyone may read
+    `public/…`.
+    """
     _certificate(folder)
     with _Tokens(folder) as tokens:
         thread = threading.Thread(target=tokens.serve_forever, kwargs={"poll_interval": 0.02})
@@ -107,7 +113,7 @@ def _certificate(folder: Path) -> None:
 
 
 class _Tokens(ThreadingHTTPServer):
-    """Gives tokens according to Docker's documentation."""
+    """A server that issues tokens according to Docker's documentation."""
 
     daemon_threads = True
 
@@ -136,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def _token(folder: Path, repository: str, actions: list[str]) -> str:

@@ -1,4 +1,6 @@
-"""Real Git servers on loopback, with throw-away keys: sshd, nginx with git's http-backend, and git's own daemon."""
+"""Real Git servers on loopback, with throwaway keys: sshd, nginx with git's http-backend, and git's
+own daemon.
+"""
 
 import os
 import shutil
@@ -19,7 +21,7 @@ READER = "ro"
 
 
 class Sshd(NamedTuple):
-    """Serves every repository on this machine to the owner of `key`."""
+    """An SSH server that serves every repository on this machine to the owner of `key`."""
 
     port: int
     key: Path
@@ -34,32 +36,34 @@ class Sshd(NamedTuple):
 
 
 class Nginx(NamedTuple):
-    """Serves the repositories in a folder. Every port requires a login."""
+    """An nginx server for the repositories in a folder. Every port requires a login."""
 
     tls: int
     plain: int
     client: int  # also requires a client certificate
-    thief: int  # records what it gets, and serves nothing
+    thief: int  # records the credentials it receives, and serves nothing
     ca: Path
-    certificate: Path  # a client's
+    certificate: Path  # a client's certificate
     certificate_key: Path
-    told: Path  # the Authorization headers that the thief got
+    told: Path  # the Authorization headers that the thief received
     door: "subprocess.Popen[bytes]"  # nginx
     backend: "subprocess.Popen[bytes]"  # the process that runs git, with all its children
 
     def url(self, name: str, scheme: str = "https") -> str:
-        """Return the URL of a repository. The prefix `moved/` leads to the thief, and `broken/` to a 503."""
+        """Return the URL of a repository. The prefix `moved/` redirects to the thief, and `broken/`
+        returns a 503.
+        """
         return f"{scheme}://localhost:{self.tls if scheme == 'https' else self.plain}/{name}"
 
     def kill(self) -> None:
-        """Kill all of its processes."""
+        """Kill all of the server's processes."""
         end(self.door)
         end(self.backend)
 
 
 @contextmanager
 def sshd(folder: Path) -> Iterator[Sshd]:
-    """An SSH server for the user that runs the tests."""
+    """Run an SSH server for the user who runs the tests."""
     program = needs("sshd")
     needs("ssh")
     for name, words in (("host", ""), ("id", ""), ("stranger", ""), ("locked", "a passphrase")):
@@ -91,7 +95,9 @@ MaxStartups 100:30:200
 
 @contextmanager
 def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Nginx]:
-    """An HTTPS and HTTP server with Basic authentication. With `tomorrow`, its certificate is not valid before then."""
+    """Run an HTTPS and HTTP server with Basic authentication. With `tomorrow`, its certificate is
+    not valid until tomorrow.
+    """
     program, wrapper = needs("nginx"), needs("fcgiwrap")
     _certificates(folder)
     if tomorrow:
@@ -112,7 +118,7 @@ def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Ngin
 
 @contextmanager
 def git_daemon(repos: Path, log: Path) -> Iterator[int]:
-    """The port of a server without logins, which runs during the block."""
+    """Run a server without logins during the block, and yield its port."""
     core = Path(_call("git", "--exec-path").strip())
     port = free_port()
     base = [
@@ -130,7 +136,9 @@ def git_daemon(repos: Path, log: Path) -> Iterator[int]:
 def started(
     argv: Sequence[str], where: int | Path, log: Path
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a program that listens at a port or socket, during the block. Then end it, and its children."""
+    """Run a program that listens on a port or socket during the block. Then stop it and its
+    children.
+    """
     with log.open("wb") as said:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
@@ -143,14 +151,14 @@ def started(
 
 
 def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
-    """End a server and its children, unless it has already ended."""
+    """Stop a server and its children, unless it has already exited."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     process.wait(10)
 
 
 def free_port() -> int:
-    """Return a port that nobody uses."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -173,8 +181,10 @@ def _wait_for(process: subprocess.Popen[bytes], where: int | Path, log: Path) ->
 
 
 def _certificates(folder: Path) -> None:
-    """Make an authority, and certificates for this machine's server and for a client."""
-    # RSA keys would take half a second of processor time.
+    """Create a certificate authority, and certificates for this machine's server and for a
+    client.
+    """
+    # RSA keys would take half a second of CPU time.
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     new = ("req", "-x509", *key, "-days", "2")
     out = ("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))
@@ -189,7 +199,9 @@ def _certificates(folder: Path) -> None:
 
 
 def _valid_from_tomorrow(folder: Path) -> None:
-    """Sign the server's certificate again, so that it looks like on a machine with a slow clock."""
+    """Sign the server's certificate again, so that it is not valid yet, as on a machine whose clock
+    is slow.
+    """
     now = datetime.now(tz=UTC)
     start, stop = ((now + timedelta(days=days)).strftime("%Y%m%d%H%M%SZ") for days in (1, 3))
     (folder / "index").touch()

@@ -1,6 +1,8 @@
-"""Recorded answers of real servers (tests/data/recorded), and how a stand-in's answers are compared with them.
+"""Recorded responses from real servers (tests/data/recorded), and how a fake's responses are
+compared with them.
 
-No recorded body is served: a test puts the stand-in into the situation in `when`, and sends the recorded request.
+Recorded bodies are never served: a test puts the fake into the situation described in `when`, and
+sends the recorded request.
 """
 
 import json
@@ -19,7 +21,7 @@ FOLDER = DATA / "recorded"
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request, and the answer of a real server."""
+    """A request, and the response of a real server."""
 
     when: str
     request: Mapping[str, Any]
@@ -32,7 +34,9 @@ class Exchange:
 
 @cache
 def exchange(server: str, name: str) -> Exchange:
-    """Return a recorded exchange. `server` is a folder, and `name` a file without `.json`."""
+    """Return a recorded exchange. `server` is a folder, and `name` is a file name without
+    `.json`.
+    """
     return Exchange(**json.loads((FOLDER / server / f"{name}.json").read_text(encoding="utf-8")))
 
 
@@ -41,7 +45,7 @@ def names(server: str) -> list[str]:
 
 
 def sent(base: str, recorded: Exchange, token: str) -> requests.Response:
-    """Send the recorded request to the stand-in, and return its answer."""
+    """Send the recorded request to the fake, and return its response."""
     asked = recorded.request
     headers = {**asked["headers"], **({"Authorization": f"Bearer {token}"} if token else {})}
     query = urlencode(asked["query"], doseq=True, safe=",")
@@ -72,7 +76,9 @@ def shape(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def head(
     response: requests.Response, recorded: Exchange
 ) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """Return (the stand-in's answer, the real one): status, type, and headers about redirects and retries."""
+    """Return the fake's response and the real one, each as its status and its headers for the type,
+    redirects, retries, and warnings.
+    """
     kept = ("Content-Type", "Location", "Retry-After", "Warning")
     real = recorded.response["headers"]
     ours = tuple(response.headers.get(name) for name in kept)
@@ -82,7 +88,8 @@ def head(
     )
 
 
-# The fields of an Application that we read, as paths. `[]` goes through a list. Absent values are left out.
+# The paths of the Application fields that we read. `[]` means each item of a list. Missing values
+# are left out.
 READ = (
     "metadata.name", "metadata.namespace", "metadata.deletionTimestamp",
     "metadata.annotations.argocd~argoproj~io/refresh", "metadata.annotations.argocd~argoproj~io/tracking-id",
@@ -107,7 +114,9 @@ READ = (
 
 
 def application_fields(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an Application that we read. Times are replaced by their order: 1 is the earliest."""
+    """Return the fields of an Application that we read. Times are replaced by their rank: 1 is the
+    earliest.
+    """
     found = {
         path: value for path in READ if (value := _at(item, path.split("."))) not in (None, [])
     }

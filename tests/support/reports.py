@@ -1,4 +1,4 @@
-"""Decisions, commits and reports as values, for tests of the output."""
+"""Decisions, commits, and reports as values, for tests of the output."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,9 @@ def parsed_application(
     namespace: str = "argocd",
     **more: Any,
 ) -> Application:
-    """Return an Application as it is read: of a Helm chart, with these annotations."""
+    """Return an Application as parsed from its manifest, with a Helm chart and these
+    annotations.
+    """
     source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
     return replace(Application(namespace, name, annotations or {}, (source,)), **more)
 
@@ -41,7 +43,7 @@ def parsed_application(
 def decision(
     verdict: VerdictName = "update", rule: str = "admitted", name: str = "web", **more: Any
 ) -> Decision:
-    """Return a decision about one Application."""
+    """Return a decision about an Application."""
     app = Application("argocd", name, {}, ())
     sub = Subscription(
         app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO
@@ -72,6 +74,6 @@ def report(
 
 
 def trouble_of(found: Found) -> Trouble:
-    """Why this could not be read."""
+    """Return the reason why this manifest could not be read."""
     assert found.trouble, found
     return found.trouble

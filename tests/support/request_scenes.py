@@ -1,4 +1,6 @@
-"""Scenes for tests of pull requests: a fake forge with the branches of a real repository, and the command."""
+"""Scenes for tests of pull requests: the command, and a fake forge with the branches of a real
+repository.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +16,7 @@ from support.runs import WEB, application, manifest, repository, start, target
 API = "ghcr.io/acme/api"
 TOKEN = "good-token"
 MEMORY = "image-update-memory/"
-# No option changes the place of Bitbucket Cloud, so this patches the command.
+# No option changes the address of Bitbucket Cloud, so this code patches the command.
 ELSEWHERE = """
 from dataclasses import replace
 from task.forges.client import ForgeAddress, web_below
@@ -58,7 +60,7 @@ class Branches(dict[str, str]):
 
 
 class Scene:
-    """An Application with two images, on a forge. Every update is proposed."""
+    """Applications with two images, in a repository on a forge. Every update is proposed."""
 
     def __init__(
         self,
@@ -111,14 +113,14 @@ class Scene:
         return start(self.given("run", *more), env=self.env)
 
     def event(self, image: str, *more: str, code: int = 0) -> Any:
-        """Send one event, and return its report."""
+        """Send an event, and return the run's report."""
         result = self.call("run", "--image", image, *more)
         assert result.code == code, result.stderr
         return result.json
 
     @property
     def head(self) -> str:
-        """The only branch besides main, and its memory."""
+        """The only branch besides main and its memory branch."""
         (found,) = [
             name for name in self.server.branches if name != "main" and not name.startswith(MEMORY)
         ]
@@ -126,7 +128,7 @@ class Scene:
 
     @property
     def memory(self) -> str:
-        """The states that the memory branch has, "" if there are none."""
+        """The contents of the state files on the memory branch, or "" if there are none."""
         names = [name for name in self.server.branches if name.startswith(MEMORY)]
         paths = [
             f"{name}:{path}"
@@ -180,7 +182,7 @@ def elsewhere(given: list[str], env: Mapping[str, str]) -> Result:
 
 
 def verdict(report: Any) -> tuple[str, str]:
-    """Return the verdict and the rule of the only decision."""
+    """Return the verdict and rule of the only decision."""
     (found,) = report["decisions"]
     return found["verdict"], found["rule"]
 
@@ -192,7 +194,9 @@ def url_of(report: Any) -> str:
 
 
 def a_reviewers_week(scene: Scene) -> None:
-    """What failed is set by a replay. What a person changes or takes off stays so, until nothing waits any more."""
+    """Play a week of a request. A rerun sets what failed to be set. What a person changes or
+    removes stays that way until nothing is waiting anymore.
+    """
     scene.flags = (*scene.flags, "--pull-request-reviewer", "ann")
     refusal = scene.server.refusal("forbidden")
 
@@ -229,7 +233,7 @@ def a_reviewers_week(scene: Scene) -> None:
     assert (pull.state, head in scene.server.branches) == ("closed", False)
     assert "so Image Update closed this request" in pull.body
     assert "Ask Bob." in pull.body
-    # Nobody has declined it.
+    # No person has declined the request.
     commit(scene.repo, {target("a"): before.replace("1.2.0", "1.0.0")})
     assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
     assert [one.number for one in scene.server.open] != [pull.number]

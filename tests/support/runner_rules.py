@@ -1,4 +1,6 @@
-"""Which printed lines a CI system's runner obeys, according to its source, and texts that try to be such lines."""
+"""The lines of output that a CI runner obeys, according to its source, and texts that imitate such
+lines.
+"""
 
 import re
 
@@ -25,11 +27,13 @@ SPARES = frozenset(
 
 
 def obeyed(line: str) -> bool:
-    """Tell whether GitHub's runner, or Azure's, takes the line for a command."""
+    """Return whether GitHub's or Azure's runner treats the line as a command."""
     bare = _OVERLOOKED.sub("", line).lstrip()
     return bare.startswith("::") or bool(re.search(r"##(vso)?\[", bare))
 
 
 def dangers(text: str) -> list[str]:
-    """Return the lines that a runner would obey, or that have something for a terminal. Lines end as in .NET."""
+    """Return the lines that a runner would obey, or that contain characters that affect a terminal.
+    Lines end as in .NET.
+    """
     return [line for line in re.split(r"\r\n|\n|\r", text) if obeyed(line) or set(line) & SPARES]

@@ -1,4 +1,6 @@
-"""Scenes for tests of whole runs: repositories with Applications, and runs that can be watched and stopped."""
+"""Scenes for tests of whole runs: repositories with Applications, and runs that a test can watch
+and stop.
+"""
 
 import json
 import os
@@ -22,12 +24,12 @@ KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0
 
 
 def target(name: str) -> str:
-    """Return the path of the file with the Application's tag."""
+    """Return the path of the file that contains the Application's tag."""
     return f"apps/{name}/kustomization.yaml"
 
 
 def repository(folder: Path, *names: str, name: str = "repo.git") -> Path:
-    """Make a repository with the folders of these Applications."""
+    """Create a repository with the folders of these Applications."""
     return bare_repo(folder, {target(one): KUSTOMIZATION for one in names}, name=name)
 
 
@@ -42,7 +44,8 @@ def application(
 ) -> dict[str, Any]:
     """Return an Application that is updated in its kustomization.
 
-    In the name of an annotation, `_` is a hyphen and `__` a dot. One with "" is left out.
+    In the name of an annotation, `_` stands for a hyphen, and `__` for a dot. An annotation with
+    the value "" is left out.
     """
     given = {"image_list": f"web={WEB}", "write_back_target": "kustomization", **annotations}
     return {
@@ -75,7 +78,7 @@ def manifest(folder: Path, *apps: dict[str, Any], name: str = "applications.json
 
 
 def arguments(apps: Path | str, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
-    """Return the arguments of a run on repositories on this machine."""
+    """Return the arguments of a run that uses local repositories."""
     given = (
         "run",
         "--image",
@@ -98,7 +101,9 @@ def run(
     env: Mapping[str, str] | None = None,
     **others: Any,
 ) -> Result:
-    """Run the command with an image, and with a JSON report on stdout, which must follow its schema."""
+    """Run the command with an image. It prints its report as JSON, which is checked against its
+    schema.
+    """
     given = ("--image", image) if command in ("run", "plan") else ()
     words = (command, *given, "--allow-protocol", "file", "--output", "json", *more)
     result = image_update(*words, env={"NO_COLOR": "1", **(env or {})}, **others)
@@ -109,7 +114,8 @@ def run(
 
 def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> Running:
     """Start the command. `before` is the program that starts it."""
-    # Leave out coverage: it takes locks and runs code at the end, but these processes fork from threads and are killed.
+    # Do not measure coverage: it takes locks and runs code at exit, but these processes fork from
+    # threads and are killed.
     environ = {
         name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")
     } | dict(env or {})
@@ -122,7 +128,7 @@ def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait until something has happened in another process."""
+    """Wait until the condition is true, because of something in another process."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -130,7 +136,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs. One that has only not been waited for does not."""
+    """Return whether a process is running. A zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -139,7 +145,7 @@ def alive(pid: int) -> bool:
 
 
 def hook(repo: Path, name: str, script: str) -> Path:
-    """Write a hook of the server, and return its path."""
+    """Write a server-side hook, and return its path."""
     path = repo / "hooks" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -149,7 +155,7 @@ def hook(repo: Path, name: str, script: str) -> Path:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A temporary folder that must be empty at the end of the block."""
+    """Yield a temporary folder, which must be empty at the end of the block."""
     path = folder / "scratch"
     path.mkdir()
     yield path

@@ -1,4 +1,4 @@
-"""Servers in a thread of the test's own process."""
+"""Servers in a thread of the test process."""
 
 import ssl
 import subprocess
@@ -17,7 +17,9 @@ Server = TypeVar("Server", bound=BaseServer)
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
-    """Run the server during the block. A fake that saw wrong requests fails at the end."""
+    """Run the server during the block. Afterwards, fail if the server is a fake that has received
+    wrong requests.
+    """
     thread = threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     )
@@ -33,7 +35,9 @@ def serving(server: Server) -> Iterator[Server]:
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate that nobody trusts, for `localhost` and 127.0.0.1. Return it and its key."""
+    """Create an untrusted certificate for `localhost` and 127.0.0.1. Return the certificate and its
+    key.
+    """
     found, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         [*needs("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
@@ -45,7 +49,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | None = None) -> None:
-    """Let the server speak TLS. `of_clients` is the certificate that clients must have."""
+    """Make the server use TLS. `of_clients` is the certificate that clients must present."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(found, key)
     if of_clients:
@@ -57,7 +61,9 @@ def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | No
 
 
 class Answers(ThreadingHTTPServer):
-    """An HTTP server with any answers: `reply` gets the path, and `seen` has the requests."""
+    """An HTTP server that sends any response: `reply` gets the path and returns it. `seen` has the
+    requests.
+    """
 
     daemon_threads = True
 
@@ -72,11 +78,11 @@ class Answers(ThreadingHTTPServer):
         )
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing, because clients in these tests break off."""
+        """Log nothing, because clients in these tests drop connections."""
 
     @property
     def told(self) -> str:
-        """All headers that were received."""
+        """All headers that were received, as a string."""
         return str([headers for _, _, headers, _ in self.seen])
 
 
@@ -106,4 +112,4 @@ class _Answering(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

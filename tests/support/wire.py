@@ -1,4 +1,6 @@
-"""The wire between a client and a real server: a TCP proxy that is slow, is incomplete, or reacts to passed bytes."""
+"""The wire between a client and a real server: a TCP proxy that is slow, drops bytes, or reacts to
+the bytes that pass.
+"""
 
 import socket
 import struct
@@ -11,17 +13,15 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 
 class Wire:
-    """Its settings may be changed between connections. Each connection keeps those from its beginning."""
+    """A TCP proxy to a server. Its settings may be changed at any time."""
 
     def __init__(self, target: int) -> None:
         self.target = target  # the server's port
         self.delay = 0.0  # seconds before the first byte from the server is passed on
-        self.cut_after = (
-            -1
-        )  # bytes from the server after which the connection is incomplete; -1 never
-        self.cuts = 0  # number of connections that are cut
-        self.reset = False  # whether the connection is reset, not ended
-        self.at = -1  # bytes from the server after which `then` is called, once
+        self.cut_after = -1  # bytes from the server after which a connection is cut; -1 means never
+        self.cuts = 0  # how many connections to cut
+        self.reset = False  # whether a cut connection is reset rather than closed
+        self.at = -1  # bytes from the server after which `then` is called once; -1 means never
         self.then: Callable[[], None] = lambda: None
         self.connections = 0
         self.port = 0
@@ -66,7 +66,9 @@ class Wire:
 
 
 def _close(one: socket.socket, how: int) -> None:
-    """Shut down and close a socket, because closing alone would not wake a thread that reads."""
+    """Shut down and close a socket. Closing it alone would not wake a thread that is reading from
+    it.
+    """
     with suppress(OSError):
         one.shutdown(how)
     one.close()
@@ -74,7 +76,7 @@ def _close(one: socket.socket, how: int) -> None:
 
 @contextmanager
 def wire(target: int) -> Iterator[Wire]:
-    """A wire to the server at that port of this machine."""
+    """Run a wire to the server on this local port, and yield it."""
     made = Wire(target)
     with socket.create_server(("127.0.0.1", 0)) as server:
         made.port = server.getsockname()[1]

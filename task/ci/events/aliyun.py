@@ -1,7 +1,7 @@
 """Alibaba Cloud Container Registry webhooks.
 
-Enterprise Edition instances have their own host names, which are not in the event, so set
---images-registry. Source: https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks
+Enterprise Edition instances have their own host names, which are not in the event, so users must
+set --images-registry. Source: https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks
 (November 2026).
 """
 
@@ -23,7 +23,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the image that was pushed, without a time.
 
     The event's time, "2016-07-17 09:40:56", is in the region's time zone, which the event does not
-    include.
+    specify.
     """
     repository = mapping(document, "repository")
     push = mapping(document, "push_data")

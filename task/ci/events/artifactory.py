@@ -1,9 +1,9 @@
 """JFrog Artifactory webhooks, domain `docker`.
 
-These webhooks have no field for the registry's name. With the path method, the image's name is
-HOST/REPOSITORY/IMAGE, which is the default here. For any other method, set --images-registry.
-Source: https://jfrog.com/help/r/jfrog-platform-administration-documentation/domain-docker (November
-2026).
+These webhooks have no field for the registry's name. With the repository path method, the image's
+name is HOST/REPOSITORY/IMAGE, which is the default here. For any other method, users must set
+--images-registry. Source:
+https://jfrog.com/help/r/jfrog-platform-administration-documentation/domain-docker (November 2026).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image."""
+    """Yield the webhook's event: the image that was pushed, or why the event is not a push of an
+    image.
+    """
     data = mapping(document, "data") or document
     domain = text(document, "domain") or "docker"
     kind = text(document, "event_type")
@@ -35,6 +37,6 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     _, _, after_scheme = text(document, "jpd_origin").partition("://")
     host, _, _ = after_scheme.partition("/")
     repository = f"{text(data, 'repo_key')}/{image_name}"
-    # if the user sets the registry, the repository is only the image's name
+    # if the user sets the registry, the repository is just the image's name
     location = ImageLocation(host, repository, short=image_name)
     yield pushed(location, tag=text(data, "tag"), digest=digest, registry=registry)

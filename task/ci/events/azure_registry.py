@@ -1,4 +1,4 @@
-"""Azure Container Registry events: its webhook, and Event Grid in both schemas.
+"""Azure Container Registry events, from its webhook and from Event Grid (in both schemas).
 
 Sources: https://learn.microsoft.com/azure/container-registry/container-registry-webhook-reference
 and https://learn.microsoft.com/azure/event-grid/event-schema-container-registry (November 2026).
@@ -32,14 +32,14 @@ def _is_from_event_grid(document: Document) -> bool:
 
 
 def _is_ping(document: Document) -> bool:
-    """Return whether this is the ping of a webhook."""
+    """Return whether this is a webhook's ping."""
     return text(document, "action") == "ping" and {"id", "timestamp"} <= set(document)
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was pushed, or why the event is not a push.
 
-    Both the webhook and the data of Event Grid's events are Docker Distribution notifications.
+    The webhook is a Docker Distribution notification, and so is the data of Event Grid's events.
     """
     if _is_ping(document):
         yield Skipped("it is a ping")

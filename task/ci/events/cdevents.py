@@ -1,4 +1,4 @@
-"""CDEvents `artifact.published` events for an image's package URL, either bare or inside a
+"""CDEvents' `artifact.published` events for an image's package URL, either bare or inside a
 CloudEvent.
 
 Sources: https://cdevents.dev/docs/artifacts, https://github.com/package-url/purl-spec (types oci

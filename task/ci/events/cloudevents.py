@@ -34,8 +34,8 @@ def known(document: Document) -> bool:
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was pushed, or why the event is not a push.
 
-    Templates differ in the names of the keys. The subject is `REPOSITORY:TAG`, in case the data
-    does not have these.
+    Templates differ in the names of the keys. Whatever the data lacks is taken from the subject,
+    `REPOSITORY:TAG`.
     """
     kind = text(document, "type")
     if any(word in kind.lower() for word in _WORDS_OF_OTHER_TYPES):

@@ -13,7 +13,7 @@ from task.plain_data import elements, mapping, text
 
 
 def known(document: Document) -> bool:
-    """Return whether this is an envelope with notifications."""
+    """Return whether this is an envelope of notifications."""
     if not isinstance(document.get("events"), list):
         return False
     return all(is_notification(element) for element in elements(document, "events"))
@@ -27,7 +27,7 @@ def is_notification(event: object) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the notifications' events."""
+    """Yield the event of each notification."""
     for event in elements(document, "events"):
         yield of_notification(event, registry)
 

@@ -1,4 +1,4 @@
-"""Shared code for the event parsers: the image that was pushed, or why an event is not a push."""
+"""Code shared by the event parsers: the image that was pushed, or why an event is not a push."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EventOrSkipped = Event | Skipped
 
 @dataclass(frozen=True)
 class Events:
-    """The pushes, in order, and why each other event was skipped."""
+    """The pushes, in order, and why each of the other events was skipped."""
 
     pushes: tuple[Event, ...] = ()
     passed_over: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ UNTAGGED = Skipped("it has no tag; an event for the index or tag will follow")
 class ImageLocation(NamedTuple):
     """The location of an event's image. The user can set the registry instead."""
 
-    host: str  # "" if the event does not have it
+    host: str  # "" if the event does not specify it
     repository: str
     short: str = ""  # the repository if the user sets the registry; "" if it is the same
 
@@ -75,12 +75,12 @@ def pushed(
     at: object = None,
     registry: str = "",
 ) -> EventOrSkipped:
-    """Return the event for an image that was pushed, or `Skipped` if it has no tag, or is not an
-    image but, for example, a signature.
+    """Return the event for an image that was pushed, or `Skipped` if it has no tag, or is something
+    else, such as a signature.
 
-    `at` is the event's time in any form. `registry` is the registry's name as set by the user,
-    which replaces the host in `location`, or "". Raises `Malformed` if the host is unknown, or if
-    the image or its digest is invalid.
+    `at` is the event's time in any form. `registry` is the registry's name if the user set one (it
+    replaces the host in `location`), or "". Raises `Malformed` if the host is unknown, or if the
+    image or its digest is invalid.
     """
     if not tag or is_digest(tag):
         return UNTAGGED

@@ -36,7 +36,7 @@ from task.text import and_more
 
 LARGEST = 64_000_000  # bytes
 MOST_EVENTS = 100_000
-MOST_VALUES = 5_000_000  # objects and lists in total; each takes memory, and an event has about ten
+MOST_VALUES = 5_000_000  # objects and lists in total: each takes memory, and an event has about ten
 _SHOWN = 6
 _SPLIT = "split the file"
 _AS_SENT = "pass it unchanged, as the registry sent it"
@@ -79,8 +79,8 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
 
     `form` is the name of a form (the format of one registry's events), "registry" for any of these,
     or "auto". None is returned only for "auto": with other values, text in a different form is an
-    error. `registry` is the registry's name in image references, if the events use a different
-    name. Raises `Malformed`.
+    error. `registry` is the registry's name in image references, if it differs from the one in the
+    events. Raises `Malformed`.
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
@@ -116,7 +116,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
 def _events_in_documents(
     documents: Iterable[tuple[str, Any]], allowed_forms: tuple[str, ...], registry: str
 ) -> Events:
-    """Return the pushes in documents, and why each other event is skipped.
+    """Return the pushes in documents, and why each of the other events is skipped.
 
     Each document is (position, JSON value), such as ("line 3", {…}). Raises `Malformed` for a
     document in a form that is not allowed, and for too many events.
@@ -137,7 +137,7 @@ def _events_in_documents(
 
 def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
     """Yield the position and the value of each JSON document in a text, such as ("line 3", {…}).
-    The elements of a list are documents of their own, such as ("event 2", {…}).
+    Each element of a list is a separate document, such as ("event 2", {…}).
 
     Raises `Malformed` if the text is not JSON.
     """
@@ -164,7 +164,7 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _form_name(document: Any, allowed_forms: Iterable[str]) -> str:
-    """Return the name of the document's form, or "" if it does not have an allowed form."""
+    """Return the name of the document's form, or "" if its form is not one of the allowed ones."""
     if not isinstance(document, dict):
         return ""
     for name in allowed_forms:
@@ -178,8 +178,8 @@ def _events_in_document(
 ) -> Iterator[EventOrSkipped]:
     """Yield a document's events, each with the name of its form, such as "harbor".
 
-    Raises `Malformed`, with the document's position, if it does not have one of the allowed forms,
-    or if its content is invalid.
+    Raises `Malformed`, with the document's position, if the document does not have one of the
+    allowed forms, or if its content is invalid.
     """
     name = _form_name(document, allowed_forms)
     if not name:

@@ -19,7 +19,8 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image.
+    """Yield the webhook's event: the image that was pushed, or why the event is not a push of an
+    image.
 
     A digest appears only as the version of an untagged manifest.
     """

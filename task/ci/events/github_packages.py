@@ -50,7 +50,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
 
 
 def _event_of_version(package: Document, version: Document, registry: str) -> EventOrSkipped:
-    """Return the event for a version of a container package: the image, or why it is not one."""
+    """Return the event for a version of a container package: the image, or why it is not an image."""
     metadata = mapping(version, "container_metadata")
     manifest = mapping(metadata, "manifest")
     config_type = text(manifest, "config", "media_type")

@@ -23,7 +23,7 @@ def known(document: Document) -> bool:
 
 def _is_envelope(document: Document) -> bool:
     """Return whether this is the envelope in which Pub/Sub sends a message."""
-    # Messages from `gcloud pubsub subscriptions pull` have the acknowledgment ID instead.
+    # Messages from `gcloud pubsub subscriptions pull` have an acknowledgment ID instead.
     has_sender = "subscription" in document or "ackId" in document
     return has_sender and isinstance(document.get("message"), dict)
 

@@ -24,7 +24,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield an event for each of the webhook's resources, which are the images that were pushed."""
+    """Yield an event for each of the webhook's resources (the images that were pushed)."""
     kind = text(document, "type")
     if kind not in _PUSHES:
         yield Skipped(f"its type is {kind!r}")

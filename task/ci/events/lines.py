@@ -2,7 +2,7 @@
 
 The pipeline that built the image writes them.
 
-They are trusted like options, so a webhook that anyone can call must not accept them: see
+They are trusted as much as options are, so a webhook that anyone can call must not accept them: see
 --images-format.
 """
 
@@ -31,8 +31,8 @@ KEYS = (
 
 
 def known(document: Document) -> bool:
-    """Return whether this is one of our JSON lines. Jib's file also has an `image` key, so that key
-    is not enough.
+    """Return whether this is one of our JSON lines. An `image` key is not enough, because Jib's
+    file has one, too.
     """
     return "image" in document and "imageDigest" not in document
 
@@ -40,8 +40,8 @@ def known(document: Document) -> bool:
 def read(document: Document, _registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event in one of our JSON lines: its image and the identity of its build.
 
-    It is not `claimed`, so it is trusted without asking the registry. Raises `Malformed` with the
-    key to correct.
+    It is not `claimed`, so it is trusted without asking the registry. Raises `Malformed`, which
+    names the key to correct.
     """
     unknown_keys = [repr(shortened(key, 40)) for key in document if key not in KEYS]
     if unknown_keys:
@@ -91,7 +91,7 @@ def _build_of_line(document: Document) -> Build:
 
 
 def _number_text(document: Document, key: str) -> str:
-    """Return the number at a key as a string, or the string at it."""
+    """Return the number or string at a key, as a string."""
     value = document.get(key)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number else _text_of_line(document, key)

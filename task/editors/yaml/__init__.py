@@ -1,8 +1,8 @@
 """Edits YAML text in place.
 
-`tree` and `path` find the position, `spelling` spells data, and `edit` changes the bytes.
+`tree` and `path` find positions, `spelling` spells data, and `edit` changes the bytes.
 
-A round trip through a YAML library changed six lines to set one value (measured with ruamel.yaml).
-So the library is used only to find the position of each value. The text is changed at that
-position, and `edit` rejects an edit that would change anything else.
+To set one value, a round trip through a YAML library changed six lines (measured with ruamel.yaml).
+So a library is used only to find the position of each value. The text is changed at that position,
+and `edit` rejects an edit that would change anything else.
 """

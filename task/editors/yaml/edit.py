@@ -1,8 +1,8 @@
 """Edits YAML text with splices, so that only the intended bytes change.
 
 Scalars keep their quotes and block style. New keys and items follow the style of their neighbors.
-The new text is then parsed: it may differ from the old text only in the intended nodes, and every
-YAML reader must read the new values from those nodes.
+The new text is then parsed: only the intended nodes may differ from the old text, and every YAML
+reader must read the new values in them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from task.editors.yaml.spelling import (
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
-_LONGEST_HEADER = 3  # of a block scalar: `|+2`
+_LONGEST_HEADER = 3  # a block scalar's header, such as `|+2`
 _QUESTION_MARK = "? "  # begins an explicit key
 _WIDEST = 9  # columns after a dash; a wider gap does not count as the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
@@ -64,10 +64,10 @@ def unintended_change() -> TargetError:
 
 
 def checked(tree: Tree, splices: Sequence[Splice], comparisons: Mapping[int, Comparison]) -> Tree:
-    """Return the tree after the splices, and check that only the intended nodes differ.
+    """Return the tree after the splices, in which only the intended nodes may differ.
 
-    `comparisons` has the nodes that may differ, by the old node's id, and for each the function
-    that accepts the new node.
+    `comparisons` has the nodes that may differ, by the old node's id, each with the function that
+    accepts the new node.
 
     Raises TargetError if any other node differs, or if a new node is not accepted.
     """
@@ -91,8 +91,8 @@ def checked(tree: Tree, splices: Sequence[Splice], comparisons: Mapping[int, Com
 
 
 def _accept_unchanged(old: Node, new: Node) -> Pairs | None:
-    """Return the pairs of children to compare if a node is otherwise the same as before, or else
-    None.
+    """Return the pairs of children to compare if a node is otherwise the same as before,
+    else None.
     """
     is_same = (
         old.kind == new.kind
@@ -105,19 +105,19 @@ def _accept_unchanged(old: Node, new: Node) -> Pairs | None:
 
 
 def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
-    """Return the pairs of old and new nodes, or None if their numbers differ."""
+    """Return the pairs of old and new nodes, or None if the two counts differ."""
     return zip(old, new, strict=True) if len(old) == len(new) else None
 
 
 def accept_new_entries(more: More, *, last: bool = True) -> Comparison:
-    """Return a comparison that accepts a collection if it has these new entries at its end, or,
+    """Return a comparison that accepts a collection if it has these new entries at its end or,
     without `last`, before its last entry.
     """
     children_per_entry = 2 if isinstance(more, Mapping) else 1
     added_count = children_per_entry * len(more)
 
     def compare(old: Node, new: Node) -> Pairs | None:
-        start = len(old.children)  # of the added entries
+        start = len(old.children)  # the start of the added entries
         if not last:
             start -= children_per_entry
         end = start + added_count
@@ -149,8 +149,8 @@ def accept_removal(*numbers: int) -> Comparison:
 
 
 def reads_as(node: Node, data: Data) -> bool:
-    """Return whether a node is exactly this data,
-    and every YAML reader reads its strings as strings.
+    """Return whether a node has exactly this data, and every YAML reader reads its strings as
+    strings.
     """
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
@@ -219,7 +219,7 @@ def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
     if isinstance(data, bool):
         return Splice(node.start, end, str(data).lower())
     if node.kind == "alias":
-        # replace the alias itself, so that the anchor and its other uses keep their value
+        # replace the alias itself, so that the anchor and its other uses keep the value
         return Splice(node.start, node.end, spell(data, quote=_must_be_quoted(tree, node, data)))
     if node.style in {"|", ">"}:
         return _block_scalar_splice(tree, node, data)
@@ -239,8 +239,8 @@ def _splice_for_first_value(tree: Tree, node: Node, text: str) -> Splice:
 
 
 def _block_scalar_splice(tree: Tree, node: Node, content: str) -> Splice:
-    """Return the splice that gives a block scalar (`|` or `>`) its new content. If the style cannot
-    represent the content, it gets quotes.
+    """Return the splice that gives a block scalar (`|` or `>`) its new content. If a block scalar
+    cannot represent the content, the content is quoted instead.
     """
     start = content_start(tree.text, node)
     end = content_end(tree.text, node)
@@ -264,8 +264,8 @@ def _anchor_and_tag(tree: Tree, node: Node, start: int) -> str:
 def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
     """Return whether the value needs quotes at its position in flow style (`{a: b}`) or JSON.
 
-    It needs them if it contains a colon, if a colon is directly before it, or if the keys around it
-    are double-quoted, as in JSON.
+    It does if it contains a colon, if a colon is directly before it, or if the keys around it are
+    double-quoted, as in JSON.
     """
     parent = tree.parent(node)
     if parent is None or parent.style != "{":  # not in flow style
@@ -280,10 +280,10 @@ def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
 
 
 def require_unshared(tree: Tree, node: Node) -> Node:
-    """Return the node, after checking that it can be changed alone.
+    """Return the node if it can be changed alone.
 
-    Raises TargetError if a YAML alias in another place shares the value of the node or of a
-    collection around it, and would change with it.
+    Raises TargetError if a YAML alias elsewhere shares the value of the node or of a collection
+    around it, because the alias would change with it.
     """
     # an alias itself may be replaced, because it is not shared
     for ancestor in tree.ancestors(node):
@@ -312,7 +312,7 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     """Return the tree with new values for some scalars. A scalar that already has its value is left
     unchanged.
 
-    Raises TargetError if a YAML alias in another place shares a scalar that must change.
+    Raises TargetError if a YAML alias elsewhere shares a scalar that must change.
     """
     outdated = [(node, text) for node, text in wanted if not has_text(node, text)]
     return splice(tree, [(require_unshared(tree, node), text) for node, text in outdated])
@@ -338,10 +338,10 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
 
 
 def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
-    """Return whether a node is a collection in brackets (`{…}` or `[…]`), and keeps them if it gets
-    new entries.
+    """Return whether a node is a collection in brackets (`{…}` or `[…]`) that keeps them when it
+    gets new entries.
 
-    It loses them if the new entries are items of a list, the brackets are empty, and the node is
+    It loses the brackets if they are empty, the new entries are items of a list, and the node is
     below a key in block style (in AIU, it remains a flow list).
     """
     has_brackets = node.kind != "scalar" and node.style == "{"
@@ -354,8 +354,8 @@ def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
 
 
 def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
-    """Return the tree with these entries as new lines at the end of a block collection, which is
-    not empty.
+    """Return the tree with these entries as new lines at the end of a block collection, which must
+    not be empty.
     """
     text = tree.text
     indent = column(text, node)
@@ -365,8 +365,8 @@ def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
         lines = eol(text) + _lines(tree, more, indent, width)
         return checked(tree, [Splice(end, end, lines)], {id(node): accept_new_entries(more)})
     except TargetError:
-        # Some last entries cannot be followed by a line, such as a block scalar at the end of the
-        # file. Insert before them.
+        # New lines cannot follow some last entries, such as a block scalar at the end of the file.
+        # Insert them before the last entry.
         last_entry = node.children[-2] if node.kind == "mapping" else node.children[-1]
         start = line_start(text, last_entry.start)
         lines = _lines(tree, more, indent) + eol(text)
@@ -376,7 +376,7 @@ def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
 
 
 def _with_first_document(tree: Tree, more: More) -> Tree:
-    """Return the tree of a text without documents, with these entries as its first document."""
+    """Return the tree of a text that has no documents, with these entries as its first document."""
     text = tree.text
     splice = _splice_to_append(text, len(text), _lines(tree, more, 0))
     new = parse(apply(text, [splice]))
@@ -405,8 +405,8 @@ def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
     else:
         end = content_end(text, node.children[-1])
     first_entry = node.children[0].start
-    margin = text[line_start(text, first_entry) : first_entry]  # before the first entry
-    last_line_end = line_end(text, end)  # of the line with the last entry
+    margin = text[line_start(text, first_entry) : first_entry]  # the text before the first entry
+    last_line_end = line_end(text, end)  # the end of the last entry's line
     first_has_own_line = not margin.strip(" \t")
     bracket_has_own_line = last_line_end <= closing_bracket
     if not first_has_own_line or not bracket_has_own_line:
@@ -424,8 +424,8 @@ def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
 def _splices_to_fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     """Return the splices that fill a null or empty brackets with these entries.
 
-    They are written as block lines below the key or after the dash, or in flow style if the node is
-    inside flow style.
+    The entries are written as block lines below the key or after the dash, or in flow style if the
+    node is inside flow style.
     """
     text = tree.text
     parent = tree.parent(node)
@@ -481,17 +481,17 @@ def _without_blanks(text: str, end: int) -> int:
 
 
 def _splice_to_append(text: str, position: int, lines: str) -> Splice:
-    """Return the splice that inserts `lines` at the end of a document, on separate lines."""
+    """Return the splice that inserts `lines` at the end of a document, on lines of their own."""
     is_at_line_start = position == line_start(text, position)
     new_text = lines + eol(text) if is_at_line_start else eol(text) + lines
     return Splice(position, position, new_text)
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """Return the tree with a mapping key and its value removed. If the key has its own line, the
-    line is removed too.
+    """Return the tree with a mapping key and its value removed. If the key has its own line, that
+    line is also removed.
 
-    Raises TargetError if the key follows a dash and is the only one.
+    Raises TargetError if the key follows a dash and is the mapping's only key.
     """
     text = tree.text
     entries = list(pairs(mapping))
@@ -521,8 +521,8 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     """Return the tree without the items at these positions of a block sequence, and without their
     lines.
 
-    An item whose dash does not have its own line is kept. If the removal would change anything
-    else, all items are kept.
+    An item whose dash is not the first text on its line is kept. If the removal would change
+    anything else, all items are kept.
     """
     text = tree.text
     cuts: dict[int, Splice] = {}  # by the item's number
@@ -543,8 +543,8 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
 
 
 def _splice_to_remove_lines(text: str, start: int, end: int) -> Splice:
-    """Return the splice that removes the whole lines from `start` to `end`, and one line ending:
-    the one after them, or at the end of the text the one before them.
+    """Return the splice that removes the whole lines from `start` to `end` and one line ending: the
+    one after them or, at the end of the text, the one before them.
     """
     if end < len(text):
         line_ending = "\r\n" if text.startswith("\r\n", end) else text[end]
@@ -594,8 +594,8 @@ def content_start(text: str, node: Node) -> int:
 
 def content_end(text: str, node: Node) -> int:
     """Return the end of the node's content, without trailing blank lines and comments."""
-    # Parsers place the end of a block collection at the next token, so go down to its last child
-    # that is not one, and use that end.
+    # Parsers place the end of a block collection at the next token, so follow the last children
+    # down to one that is not a block collection, and use its end.
     while node.children and node.style != "{":
         last_child = node.children[-1]
         if node.kind == "mapping":
@@ -609,8 +609,8 @@ def content_end(text: str, node: Node) -> int:
 
 
 def _block_scalar_end(text: str, node: Node) -> int:
-    """Return the end of a block scalar's content. Blank lines belong to it only in the style
-    `|+`.
+    """Return the end of a block scalar's content. Blank lines at the end belong to it only in the
+    style `|+`.
     """
     start = content_start(text, node)
     header, _, _ = text[start : start + _LONGEST_HEADER].partition(" ")
@@ -642,8 +642,8 @@ def position_after_colon(text: str, key: Node) -> int | None:
 
 
 def position_of_missing_value(tree: Tree, node: Node) -> int:
-    """Return the position where the value of a key or item without a value belongs: after the `:`
-    or the dash.
+    """Return the position where the missing value of a key or item belongs: after the `:` or the
+    dash.
 
     Raises TargetError if the key has no `:`, or if the node is itself a key.
     """
@@ -668,7 +668,7 @@ def quoted_keys(tree: Tree, node: Node) -> bool:
 
 
 def column(text: str, node: Node) -> int:
-    """Return the column of a block collection's entries: its keys or its dashes.
+    """Return the column of a block collection's entries, which are its keys or its dashes.
 
     The column of an explicit key, `? key`, is that of its question mark.
     """
@@ -685,7 +685,7 @@ def column(text: str, node: Node) -> int:
 @lru_cache(maxsize=2)
 def indents(tree: Tree) -> tuple[int, int]:
     """Return by how many columns the text indents a mapping in a mapping, and a sequence in a
-    mapping: (2, 0) if it does not show a style.
+    mapping. If the text does not show its style, return (2, 0).
 
     The first mapping in a mapping and the first sequence in a mapping show the file's style. If
     there is only a sequence, mappings are indented like it.
@@ -715,7 +715,7 @@ def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """Return the number of columns from the dash to the last item of a block sequence: 2 for
+    """Return the number of columns from the last dash of a block sequence to its item: 2 for
     `- item`, and also if the gap is unusual.
     """
     item = sequence.children[-1].start

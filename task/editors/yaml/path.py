@@ -1,9 +1,9 @@
 r"""Parses key paths in a values file, such as `a.b.c`, `list[0][1].tag`,
 `labels.app\.kubernetes\.io/name`.
 
-A nested path takes precedence over a key with a dot in its name. (AIU reads in this order, but when
-writing, v0.18 prefers the key with the dot.) An index after a segment selects an item of its list,
-as in AIU since v0.17. A backslash escapes a dot, which is not possible in AIU.
+A nested path takes precedence over a key with a dot in its name. (AIU uses this order for reading,
+but for writing, v0.18 prefers the key with the dot.) An index after a segment selects an item of
+its list, as in AIU since v0.17. A backslash escapes a dot, which AIU does not support.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from task.text import shortened
 
 MERGES = "\0"  # marks merge keys, because a quoted key may also be called `<<`
 MOST_USES = 100  # keys that may share one value
-# nested merge keys; each uses five stack frames, and Python has a thousand
+# nested merge keys; each uses five stack frames, and Python allows a thousand
 MOST_MERGES = 50
 MOST_STEPS = 2_000  # steps from a shared value up to the keys that share it
 _INDICES = re.compile(r"(?P<name>.*?)(?P<brackets>(?:\[[^\]]*\])+)", re.DOTALL)
@@ -76,7 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
-    # If there are several, a key with brackets in its name is last, and wins.
+    # If there are several nodes, the one for a key with brackets in its name comes last and wins.
     return resolved(nodes[-1]) if nodes else None
 
 
@@ -89,13 +89,13 @@ def find_all(
 ) -> tuple[Node, ...]:
     """Return all nodes at the path, without following YAML aliases at its end.
 
-    There may be several: for `a[0]`, the first item of the list `a`, and the value of a key that is
-    called `a[0]`. Raises the same errors as `find`.
+    There may be several: for `a[0]`, the first item of the list `a` and the value of a key called
+    `a[0]`. Raises the same errors as `find`.
     """
     matches = list(_matches(_mappings(tree), root, path, merges=merges))
     if not matches:
         return ()
-    # The interpretation with the fewest dots in keys wins, which is the nested path.
+    # The interpretation with the fewest dots in keys wins, so a nested path takes precedence.
     fewest_dots = min(match.dots for match in matches)
     best_matches = [match for match in matches if match.dots == fewest_dots]
     mappings = {id(match.mapping) for match in best_matches}
@@ -128,8 +128,8 @@ def _matches(
 ) -> Iterator[_Match]:
     """Yield each node below this one that the path may refer to.
 
-    Any number of steps at the path's beginning may be one key with dots in its name: for `a.b.c`,
-    the keys `a`, `a.b`, and `a.b.c` are tried.
+    Any number of steps at the beginning of the path may form one key with dots in its name: for
+    `a.b.c`, the keys `a`, `a.b`, and `a.b.c` are tried.
     """
     mapping = resolved(node)
     if mapping.kind != "mapping":
@@ -151,13 +151,13 @@ def _matches(
 
 def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each key that these steps may form together, such as `a.b` for two steps, and the
-    indices after it. Brackets may be indices, or part of the key's name.
+    indices after it. Brackets may be indices or part of the key's name.
     """
     *first_steps, last = steps
     prefix = "".join(f"{step.text}." for step in first_steps)
     if last.indices is not None:
         yield prefix + last.name, last.indices
-    if last.brackets:  # they may be part of the key's name
+    if last.brackets:  # the brackets may be part of the key's name
         yield prefix + last.text, ()
 
 
@@ -177,7 +177,7 @@ def item_at_indices(node: Node | None, indices: Sequence[int]) -> Node | None:
 
 
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
-    """Return a mapping's keys with their values as Helm reads them, following YAML aliases.
+    """Return a mapping's keys and their values as Helm reads them, following YAML aliases.
 
     The keys of merged mappings (`<<`) are included, and the last value of a key wins. `depth` is
     the number of merge keys around the mapping.
@@ -196,8 +196,8 @@ def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
-    """Return the mappings that a merge key refers to, from its value: one, or a list of them. YAML
-    aliases are followed.
+    """Return the mappings that a merge key refers to. Its value `node` is one mapping or a list of
+    mappings. YAML aliases are followed.
     """
     source = resolved(node)
     return tuple(map(resolved, source.children)) if source.kind == "sequence" else (source,)
@@ -208,12 +208,12 @@ class _Mappings:
     the last one wins.
 
     According to YAML, a mapping's own key always wins over a merge key, regardless of their order.
-    Helm's parser does not implement this rule.
+    Helm's parser does not follow this rule.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        # Both are caches.
+        # These two are caches.
         # by the mapping's id and the key: the value that Helm reads
         self._values: dict[tuple[int, str], Node | None] = {}
         # by the mapping's id, and then by the key: each key node with its value
@@ -232,7 +232,7 @@ class _Mappings:
         return self._values[cache_key]
 
     def _effective_value(self, mapping: Node, key: str, depth: int) -> Node | None:
-        """Return the last value of a key, from the key itself or from a merge key, or None.
+        """Return the last value of a key, which comes from the key itself or a merge key, or None.
 
         Raises the same errors as `value`.
         """
@@ -255,7 +255,7 @@ class _Mappings:
         return last_value
 
     def _refuse_hidden(self, key: str, earlier: Sequence[Node], last: Node) -> None:
-        """Raise TargetError if the last value of a key hides an earlier one and must not.
+        """Raise TargetError if the last value of a key hides an earlier one that it must not hide.
 
         `earlier` and `last` are the nodes that provide a value: the key itself, or a merge key. The
         key itself must not be hidden, and a merge key must not hide another merge key. Only the key
@@ -326,12 +326,12 @@ def paths_of_uses(
 ) -> Iterator[tuple[Segment, ...]]:
     """Yield each path at which a reader that follows YAML aliases and merge keys finds this node.
 
-    With `missing`, yield each path at which a key that is added below the node would be found.
-    `missing` is the path from the node to that key. Raises TargetError if there are too many paths,
-    or if the node or an alias on the way is a key.
+    With `missing`, yield each path at which a new key below the node would be found. `missing` is
+    the path from the node to that key. Raises TargetError if there are too many paths, or if the
+    node or an alias on the way is a key.
     """
-    # Go up from the node, and from each alias of a node on the way, until the root. Each entry is a
-    # node from which to go up, and the path from it down to the shared node or key.
+    # Go up to the root from the node, and from each alias of a node on the way. Each entry is a
+    # node to go up from, and the path from there down to the shared node or key.
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
     root_count = 0
     for _ in range(MOST_STEPS):
@@ -368,8 +368,9 @@ def _path_from_parent(
 ) -> tuple[str | int, ...]:
     """Return the path from a child's parent downward. `path_below` is the path from the child.
 
-    The child's key or its index in a list is added in front. A merge key is not a step, because its
-    mapping's keys count as keys of the parent. Raises TargetError if the child is itself a key.
+    The child's key or its index in a list is added in front. A merge key does not count as a step,
+    because its mapping's keys count as keys of the parent. Raises TargetError if the child is
+    itself a key.
     """
     key = tree.key_of(child)
     if key is child:
@@ -391,7 +392,8 @@ def _item_number(sequence: Node, item_node: Node) -> int:
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
-    """Return the steps of a path of keys and list indices: `a[0]` and `b` for ("a", 0, "b").
+    """Return the steps of a path of keys and list indices: for ("a", 0, "b"), these are `a[0]` and
+    `b`.
 
     An index without a key before it is skipped.
     """
@@ -406,8 +408,8 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 
 def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
-    """Return where to write: the node at the path and (), or the last mapping (or null) on the path
-    and the keys to add to it.
+    """Return where to write: either the node at the path and (), or the last mapping (or null) on
+    the path and the keys to add to it.
 
     Raises the same errors as `find`. Also raises TargetError if the path contains something that is
     not a mapping, if a list or an index is missing, or if a new key would hide the keys of a merge
@@ -436,7 +438,7 @@ def _not_a_mapping_error(
     remaining_path: Sequence[Segment],
 ) -> TargetError:
     """Return the error for a node on the path that cannot have keys, such as a list. The remaining
-    path would be below it.
+    path is the one that would be below this node.
     """
     steps_to_node = path[: len(path) - len(remaining_path)]
     parent = path_text(steps_to_node) or "the file"
@@ -467,7 +469,7 @@ def _next_step(
     """Return the node at the path's next key in a mapping, and the path below it, or None if no key
     matches.
 
-    The next key is the first step's own key, or else the only key with dots that the first steps
+    The next key is the first step alone, or else the only key with dots that the first few steps
     form. Raises TargetError if several such keys exist, or if a list or an index is missing.
     """
     first_step = path[0]
@@ -476,7 +478,7 @@ def _next_step(
         return _item_at(mappings.tree, plain_value, first_step), path[1:]
     # each value of a key with dots, the indices after the key, and the path below them
     dotted_matches = []
-    # Not all steps: if they were one key, `locate` would have found the node at the path.
+    # Do not join all steps: if they formed one key, `locate` would have found the node at the path.
     for step_count in range(2, len(path)):
         for key, indices in _possible_keys(path[:step_count]):
             dotted_value = value(mapping, key)
@@ -496,7 +498,7 @@ def _next_step(
 def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
     """Return the item at the step's indices in the key's value.
 
-    Raises TargetError if it does not exist.
+    Raises TargetError if the item does not exist.
     """
     for index in step.indices or ():
         sequence = resolved(node)
@@ -513,7 +515,8 @@ def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
 
 
 def _keys_to_add(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Return the names of the keys to add to a node, one in the other, for the path below it.
+    """Return the names of the keys to add to a node, each inside the one before, for the path below
+    the node.
 
     Raises TargetError if a list would have to be added, or if a new key would hide other keys of a
     merged mapping.
@@ -547,7 +550,7 @@ def path_text(path: Sequence[Segment]) -> str:
 
 
 def key_path(tree: Tree, node: Node) -> str:
-    """Return a node's path in its document: `spec.containers[0].image`."""
+    """Return a node's path in its document, such as `spec.containers[0].image`."""
     steps: list[str] = []
     for child in tree.ancestors(node):
         parent = tree.parent(child)

@@ -2,8 +2,8 @@
 
 YAML 1.1 readers (PyYAML, Helm, Argo CD, Kustomize) and YAML 1.2 readers disagree about a plain
 `1e3`, `0o17`, `1:30`, `yes`, or `2024-01-02`. So a string is quoted if any of these readers would
-not read it as a string. The usual case is a tag that is read as a number: `tag: 1.10` is rendered
-as `1.1` (Helm 3.19 and 4.1).
+not read it as a string. The usual problem is a tag that is read as a number: `tag: 1.10` is
+rendered as `1.1` (Helm 3.19 and 4.1).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def looks_typed(text: str) -> bool:
         return False
     if text.startswith("-", 4) and _DATE.fullmatch(text):  # 2024-01-02
         return True
-    # Most versions have two dots, and numbers do not, so the slow pattern is needed only for the
+    # Most versions have two dots, and numbers never do, so the slow pattern is needed only for the
     # rest.
     return text.count(".") < 2 and _NUMBER.fullmatch(text) is not None
 
 
 def plain_safe(text: str) -> bool:
-    """Return whether every YAML 1.1 and 1.2 reader reads an unquoted `text` as the same string,
+    """Return whether every YAML 1.1 and 1.2 reader reads `text` without quotes as the same string,
     in any context.
     """
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
@@ -99,11 +99,11 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """Return the block scalar `old` (its header `|` or `>`, and its lines) with the content `text`.
-    Return None if `old` has no content whose indentation could be copied, or if `text` is not one
-    line without spaces around it.
+    """Return the block scalar `old` (its header `|` or `>` and its lines) with the content `text`.
+    Return None if `old` has no content whose indentation could be copied, or if `text` is not a
+    single line without spaces around it.
 
-    The header keeps its style and comment. It gets a `-`, because a trailing line break would
+    The header keeps its style and comment, but gets a `-`, because a trailing line break would
     become part of the tag.
     """
     header = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
@@ -129,7 +129,7 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     """Return the lines of `data` in block style, without line endings: `["image:", "  tag: v1"]`.
 
     A mapping in a mapping is indented by `step` columns, and a sequence in a mapping by `shift`.
-    `width` is the width of the outermost dashes, including the space after each.
+    `width` is the width of the outermost dashes, including the spaces after each dash.
     """
     if isinstance(data, str | bool):
         return [_scalar_text_of(data)]
@@ -154,7 +154,9 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
 
 
 def flow(data: Data, *, quote: bool = False) -> str:
-    """Return `data` on one line, in flow style: `{image: {tag: v1}}`. With `quote`, return JSON."""
+    """Return `data` on one line in flow style, such as `{image: {tag: v1}}`. With `quote`, return
+    JSON.
+    """
     if isinstance(data, str | bool):
         has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
         return _scalar_text_of(data, quote=quote or has_colon)

@@ -1,7 +1,7 @@
 """Parses YAML text into small nodes that record their position in the text.
 
 The nodes are built from parser events. Aliases remain references and are never expanded, so an
-alias bomb costs no more than its text. No function is recursive, so deep nesting causes an error
+alias bomb costs no more than its text. No function is recursive, so deep nesting leads to an error
 message rather than a crash.
 """
 
@@ -20,7 +20,8 @@ DEPTH = 200  # people do not nest deeper than this, and C loaders crash on very 
 BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers treat these as line endings
 _ODD_BREAK = re.compile("[\x85\u2028\u2029]")
 _LARGE = 1_000_000  # characters; the trees of longer documents are not cached
-# values after aliases are expanded; a bomb also has more than ten times as many as the text
+# the number of values after aliases are expanded; a bomb also has over ten times as many as the
+# text
 BOMB = 1_000_000
 
 
@@ -28,7 +29,7 @@ BOMB = 1_000_000
 class Node:
     """A node: `text[start:end]`, with its anchor and tag.
 
-    The `end` of a block collection is after its content.
+    The `end` of a block collection may be after the end of its content.
     """
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
@@ -43,7 +44,7 @@ class Node:
         default=None,
         repr=False,
         compare=False,
-    )  # of an alias
+    )  # an alias's target
 
     @property
     def null(self) -> bool:
@@ -128,7 +129,9 @@ def is_merge(key: Node) -> bool:
 
 
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
-    """Return all values of `key` in a mapping node, because keys may be repeated."""
+    """Return all values of `key` in a mapping node. There may be several, because keys may be
+    repeated.
+    """
     return tuple(
         value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key
     )
@@ -144,7 +147,7 @@ def value(mapping: Node | None, key: str) -> Node | None:
 
 
 def resolved_value(mapping: Node | None, key: str) -> Node | None:
-    """Return the value of a key as `value` does, following a YAML alias, or None."""
+    """Return the value of a key like `value`, but follow a YAML alias."""
     node = value(mapping, key)
     return resolved(node) if node else None
 
@@ -168,7 +171,7 @@ def parse(text: str) -> Tree:
 
 
 def _parse(text: str) -> Tree:
-    """Return the tree of `text`, not from the cache. Raises TargetError if it is not YAML."""
+    """Return the tree of `text` without using the cache. Raises TargetError if it is not YAML."""
     without_mark = text.removeprefix("\ufeff")  # the parsers do not count a byte order mark
     shift = len(text) - len(without_mark)
     try:
@@ -191,15 +194,15 @@ _COLLECTIONS: Mapping[str, Literal["mapping", "sequence"]] = {
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
-    """Yield the root and the end of each document, from the events of a YAML parser. The end is its
-    `...`, the next `---`, or the end of the text.
+    """Yield the root and the end of each document from the events of a YAML parser. A document's
+    end is its `...`, the next `---`, or the end of the text.
 
     `shift` is added to each position: the number of characters before the text that was parsed.
     """
-    # for each open collection, the event that started it, and the children of the collection
-    # around it
+    # for each open collection, the event that started it and the children of the collection around
+    # it
     open_collections: list[tuple[Any, list[Node]]] = []
-    children: list[Node] = []  # of the innermost open collection
+    children: list[Node] = []  # the innermost open collection's children
     anchored: dict[str, Node] = {}
     for event in events:
         name = event.__class__.__name__
@@ -252,7 +255,9 @@ def _scalar_of(event: Any, start: int, end: int) -> Node:
 
 
 def _alias_node(event: Any, start: int, end: int, anchored: Mapping[str, Node]) -> Node:
-    """Return an alias of one of the anchored nodes. Raises TargetError if there is no such node."""
+    """Return an alias of one of the anchored nodes. Raises TargetError if its anchor does not
+    exist.
+    """
     if event.anchor not in anchored:
         message = f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
         raise TargetError(message, hint="define the anchor above it")
@@ -287,7 +292,8 @@ def _refuse_bomb(root: Node) -> None:
     ("excessive aliasing").
     """
     sizes: dict[int, int] = {}  # the number of nodes after expansion, by the node's id
-    # A node is counted after its parts, so it stays on the stack until all of them are counted.
+    # A node is counted after its parts, so it stays on the stack until all of its parts are
+    # counted.
     stack = [root]
     while stack:
         node = stack[-1]
@@ -307,7 +313,7 @@ def _refuse_bomb(root: Node) -> None:
 
 
 def refuse_odd_breaks(tree: Tree) -> None:
-    """Raise TargetError if a character U+0085, U+2028, or U+2029 is outside a value.
+    """Raise TargetError if there is a character U+0085, U+2028, or U+2029 outside a value.
 
     YAML 1.1 readers treat such a character as a line break; people and YAML 1.2 readers treat it as
     an ordinary character. So a key below such a character may not be in the mapping in which it

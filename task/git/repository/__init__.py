@@ -1,4 +1,4 @@
-"""Stores that a change is written to.
+"""The stores that changes are written to.
 
-Each has `snapshot` and `land`: compare-and-swap on a branch's tip.
+Each has `snapshot` and `land`, which together are a compare-and-swap on a branch's tip.
 """

@@ -1,6 +1,6 @@
 """Reads and changes a remote repository without a worktree.
 
-A small repository needs one fetch. For a large repository, fetch the trees first, and then the
+A small repository takes one fetch. For a large one, the trees are fetched first, and then the
 required files.
 
 The fetched objects are kept, so that a retry after a lost race is cheap.
@@ -67,7 +67,7 @@ class Remembered:
     tip: str  # "" if there is no such branch
     inherited: tuple[str, str] | None  # the name and tip of a deleted base's memory branch
     renamed_from: str = ""  # the deleted base
-    orphaned: tuple[tuple[str, str], ...] = ()  # other such branches, by base
+    orphaned: tuple[tuple[str, str], ...] = ()  # other branches like that, by base
 
     def beside(self, base: Snapshot) -> Snapshot:
         """Return the snapshot of the base branch with the memory branch's content added."""
@@ -89,10 +89,10 @@ class Orphans:
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def earlier_name_of(self, base: str) -> str:
-        """Return the name that `base` had before it was renamed, or "" if that is not known.
+        """Return the name that `base` had before it was renamed, or "" if unknown.
 
-        Git does not record renames. It must have been one if `base` is the default branch, and
-        exactly one base with a memory branch no longer exists.
+        Git does not record renames. We assume one if `base` is the default branch, and exactly one
+        base with a memory branch no longer exists.
         """
         is_default = self.head == f"ref: refs/heads/{base}"
         if not is_default or len(self.gone) != 1:
@@ -116,12 +116,12 @@ class BareRepository:
         signer: Signer | None = None,
         cache_dir: str = "",
     ) -> None:
-        """`signer`: signs the commits, if set. `cache_dir`: the folder with objects from earlier
-        runs, or "".
+        """`signer`: signs the commits, if it is set. `cache_dir`: the folder with objects from
+        earlier runs, or "".
         """
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # Each history has a remote of its own, whose objects are removed when it is closed.
+        # Each history has its own remote, whose objects are removed when the history is closed.
         self._new_remote = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
@@ -155,8 +155,8 @@ class BareRepository:
         """Return the branch that the remote's HEAD points to. Raises `SourceError` if there is
         none.
 
-        With `tip`, also fetch its tip, and keep it for `snapshot`, because a run reads the branch
-        next.
+        With `tip`, also fetch the branch's tip, and keep it for `snapshot`, because a run reads the
+        branch next.
         """
         if not tip:
             name, _ = self._remote.default_branch()
@@ -172,16 +172,16 @@ class BareRepository:
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return the files that `places` (paths, and what to read there) want, all from the
-        branch's current tip, and the content of its memory branch, which stores holds.
+        """Return the files for `places` (paths, and what to read there), all from the branch's
+        current tip, and the content of its memory branch, which stores holds.
 
         `places` is evaluated while the request for the tip is running. `heads` are head branches
-        (the source branches of pull requests) that are read next. `default` are places to read from
-        the default branch. The tips and files of all these branches are fetched together. `besides`
-        returns more places, given the memory branch's files. Raises `SourceError` if the branch
-        does not exist, and the errors of `task.git.errors`.
+        (the source branches of pull requests) that will be read next. `default` are places to read
+        from the default branch. The tips and files of all these branches are fetched together.
+        `besides` returns more places, given the memory branch's files. Raises `SourceError` if the
+        branch does not exist, and the errors of `task.git.errors`.
         """
-        # Evaluated only once, even if the read has to start again.
+        # Evaluate `places` only once, even if the read has to start again.
         requested_places = cache(lambda: tuple(dict.fromkeys(places)))
 
         is_default = branch in {"", "HEAD"}
@@ -197,9 +197,9 @@ class BareRepository:
                 more_places = besides(memory.files)
             base_places = dict.fromkeys((*requested_places(), *more_places))
 
-            # The files of the commits that are read next come with the same request.
+            # The same request also fetches the files of the commits that will be read next.
             tips_read_next = [tip for tip in self._unread_tips.values() if tip]
-            if "HEAD" in tips:  # the default branch's tip, if it was requested
+            if "HEAD" in tips:  # the default branch's tip, if requested
                 tips_read_next.append(tips["HEAD"])
             base = self._snapshot(name, tips[name], base_places, tips_read_next)
 
@@ -222,9 +222,9 @@ class BareRepository:
         """Return the tips of the base, the memory branches, and the `heads` that exist, by branch.
         Also remember the tips of the `heads`, because these are read next.
 
-        Nothing is fetched if `default_branch` has just fetched the base's tip, and there are no
-        `heads`. `meanwhile` is called during the fetch. With `default`, the default branch's tip
-        has the key `HEAD`.
+        Fetch nothing if `default_branch` has just fetched the base's tip, and there are no `heads`.
+        `meanwhile` is called during the fetch. With `default`, the default branch's tip is under
+        the key `HEAD`.
         """
         if base in self._unread_tips and not heads:
             tips = self._unread_tips
@@ -234,7 +234,8 @@ class BareRepository:
         return tips
 
     def _read_memory_branch(self, base: str, tips: Mapping[str, str]) -> Remembered:
-        """Return the content of a base's memory branch, which is empty if there is no such branch.
+        """Return the content of a base's memory branch, which is empty if the branch does not
+        exist.
 
         A base that was renamed takes over the memory branch of its old name. `tips` contains the
         tips of all memory branches, by branch.
@@ -264,7 +265,7 @@ class BareRepository:
         """Return the memory branches whose bases no longer exist on the server. `tips` contains the
         tips of all memory branches, by branch.
 
-        The base is in a trailer of the memory branch's commit message.
+        A trailer in the memory branch's commit message names the base.
         """
         branch_of_base: dict[str, str] = {}  # base → its memory branch
         for branch, tip in tips.items():
@@ -272,7 +273,7 @@ class BareRepository:
                 continue
             message = commit_of(self._remote.objects, tip).message
             base = trailer_of(message, BASE_TRAILER)
-            # The trailer counts only if the branch's name is the one for this base.
+            # The trailer counts only if the branch has the right name for this base.
             if is_branch_name(base) and branch == memory_branch(self._remote.repo, base):
                 branch_of_base[base] = branch
         if not branch_of_base:
@@ -298,14 +299,14 @@ class BareRepository:
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the content of the memory branch whose name has this prefix.
 
-        If that branch does not exist yet, the snapshot keeps the content that it has. It will be
-        moved to the new branch, so the branch that it is on now becomes `inherited`.
+        If that branch does not exist yet, the snapshot keeps its content. The content will be moved
+        to the new branch, so its current branch becomes `inherited`.
         """
         base = snapshot.branch
         branch_with_prefix = memory_branch(self._remote.repo, base, prefix)
 
         def read() -> Snapshot:
-            """Read the branch with the prefix, or say which branch to move to it."""
+            """Read the branch with the prefix, or set `inherited` to the branch to move there."""
             tip = self._remote.fetch_head(branch_with_prefix)
             if tip:
                 files = self._all_files(base, tip)
@@ -325,12 +326,12 @@ class BareRepository:
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return a snapshot of more places at the commit of an earlier snapshot.
 
-        If the fetched objects had to be discarded (`_with_restarts`), it is at the branch's current
-        tip instead.
+        If the fetched objects had to be discarded (`_with_restarts`), the snapshot is at the
+        branch's current tip instead.
         """
 
         def read() -> Snapshot:
-            """Read the places, and keep what the earlier snapshot has of the memory branch."""
+            """Read the places, and keep the earlier snapshot's content of the memory branch."""
             tip = snapshot.tip
             if tip not in self._roots:  # the objects were discarded
                 tip = self._remote.fetch_tip(snapshot.branch)
@@ -353,14 +354,14 @@ class BareRepository:
             """Read the commit at the tip that `snapshot` has fetched, or else fetch the tip."""
             unread_tips = dict(self._unread_tips)
             if name in unread_tips:
-                tip = unread_tips.pop(name)  # not used again, because the branch may move
+                tip = unread_tips.pop(name)  # used only once, because the branch may move
                 self._unread_tips = unread_tips
             else:
                 tip = self._remote.fetch_head(name)
             if not tip:
                 return None
             commit = commit_of(self._remote.objects, tip)
-            is_merge = len(commit.parents) > 1  # not by us: our commits have one parent
+            is_merge = len(commit.parents) > 1  # not ours: our commits have one parent
             parent = "" if is_merge else commit.parent
             return Head(
                 branch=name,
@@ -374,10 +375,10 @@ class BareRepository:
         return self._with_restarts(read)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Return whether a commit that was read is signed by one of these public keys.
+        """Return whether a commit that was read is signed with one of these public keys.
 
-        If `keys` is empty, the run's own signing key is accepted. If the run has none either, every
-        commit counts as signed.
+        If `keys` is empty, the run's own signing key is accepted. If the run has no key either,
+        every commit counts as signed.
         """
         if not keys and self._signer is None:
             return True
@@ -397,8 +398,9 @@ class BareRepository:
         limit: int = 100,
         marked: Collection[str] = (),
     ) -> History:
-        """Return an iterator over (commit, content) of a file: at the branch's tip, then each
-        earlier version that differs, newest first. It is closed with this repository.
+        """Return an iterator over (commit, content) of a file: the version at the branch's tip,
+        then each earlier version that differs, newest first. Closing this repository closes it,
+        too.
 
         See `History` for `limit` and `marked`.
         """
@@ -413,8 +415,8 @@ class BareRepository:
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield, for each page (a group of paths), the versions of its files, newest first, at most
-        `most` for each file. All pages are read from one fetch of commits.
+        """For each page (a group of paths), yield the versions of its files, newest first, at most
+        `most` for each file. The commits are fetched only once for all pages.
 
         See `versions_of`.
         """
@@ -427,14 +429,14 @@ class BareRepository:
 
     @property
     def atomic(self) -> bool:
-        """Whether two branches can be pushed together, as far as known."""
+        """Whether two branches can be pushed together, as far as we know."""
         return self._remote.atomic
 
     def remember(self, change: Changeset) -> LandedCommit:
         """Replace the content of the memory branch, `change.head`, with the files in `change`, and
         return the new commit.
 
-        Without files, delete the branch; if that is not allowed, commit an empty tree.
+        If there are no files, delete the branch. If that is not allowed, commit an empty tree.
 
         Raises `Outpaced` if the branch is no longer at `change.head_commit`.
         """
@@ -453,8 +455,8 @@ class BareRepository:
         return new_commit
 
     def _memory_commit(self, change: Changeset) -> LandedCommit:
-        """Create the memory branch's new commit, signed if required. If `change` has no files, do
-        not create a commit, and return the id "", which deletes the branch when it is pushed.
+        """Create the memory branch's new commit, signed if required. If `change` has no files,
+        create no commit, and return the id "": pushing that deletes the branch.
         """
         if not change.files:
             return LandedCommit("", "")
@@ -466,7 +468,7 @@ class BareRepository:
         self._push(Pushed(head, "", was, replaces=True))
 
     def predict(self, change: Changeset) -> LandedCommit:
-        """Return what `land` would return, but without a commit id. Nothing is pushed."""
+        """Return what `land` would return, but without a commit id. Push nothing."""
         prepared, _ = self._with_restarts(lambda: self._prepare_commit(change))
         if not prepared.pushed:  # a branch already has these files
             return prepared
@@ -476,8 +478,8 @@ class BareRepository:
         """Commit on top of the tip that was read (`change.tip`), and push the commit.
 
         Our own head branch is created, or replaced if it has not moved. Other branches are never
-        replaced. `memory_change`, the memory branch's new content, is pushed in the same push:
-        either both branches change, or neither does.
+        replaced. `memory_change`, the memory branch's new content, goes into the same push: either
+        both branches change, or neither does.
 
         Raises `Outpaced` if the branch has moved since it was read, and `NotAtomicError` if the
         server cannot change two branches in one push.
@@ -531,8 +533,8 @@ class BareRepository:
 
         The commit's `pushed` is False if there is nothing to push: `change.tip` has these files, or
         the head branch's tip is a commit with these files on top of `change.tip`. The returned tip
-        is "" if the head branch is not replaced: it does not exist, belongs to someone else, or is
-        the base itself.
+        is "" if the head branch is not replaced, because it does not exist, belongs to someone
+        else, or is the base itself.
         """
         head = change.head
         commit = self._make(change)
@@ -543,7 +545,7 @@ class BareRepository:
             return commit, ""
 
         head_tip = change.head_commit
-        if head_tip is None:  # it was not read
+        if head_tip is None:  # not read yet
             head_tip = self._remote.fetch_head(head)
         if not head_tip:  # the branch does not exist
             return commit, ""
@@ -556,8 +558,8 @@ class BareRepository:
                 raise Outpaced(f"{head} is no longer at {head_tip}")
 
         has_same_files = self._root(head_tip) == commit.tree
-        # The same files on top of an older commit of the base are pushed again: they may conflict
-        # with newer commits.
+        # If the same files are on top of an older commit of the base, push them again: they may
+        # conflict with newer commits.
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
             return LandedCommit(head_tip, commit.tree, pushed=False), head_tip
         return commit, head_tip
@@ -572,9 +574,9 @@ class BareRepository:
         places: Collection[Place],
         tips_read_next: Collection[str] = (),
     ) -> Snapshot:
-        """Return the files that `places` want from the commit `tip`.
+        """Return the files for `places` at the commit `tip`.
 
-        The same places will be read from the commits `tips_read_next`, so the contents of these
+        The same places will be read from the commits `tips_read_next`, so the contents of those
         files are fetched in the same request. `branch` is the name of the snapshot's branch.
         """
         entries = self._entries_at(tip, places)
@@ -591,7 +593,7 @@ class BareRepository:
         return Snapshot(self._remote.repo, branch, tip, files, message=message)
 
     def _entries_at(self, commit: str, places: Collection[Place]) -> list[_WantedEntry]:
-        """Return the entries of files that `places` want from a commit, without contents."""
+        """Return the entries of the files for `places` at a commit, without contents."""
         root = self._root(commit)
         entries: list[_WantedEntry] = []
         for place in places:
@@ -600,7 +602,7 @@ class BareRepository:
 
     def _fetch_texts(self, entries: Iterable[_WantedEntry], branch: str) -> None:
         """Fetch the contents that the entries need, in one request, and remember them. Contents
-        that are remembered already are not read again. `branch` is for error messages.
+        that are already remembered are not read again. `branch` is for error messages.
         """
         needed = {entry.oid for _, entry, needs_text in entries if needs_text}
         missing = sorted(needed - self._texts.keys())
@@ -631,7 +633,7 @@ class BareRepository:
 
     def _with_restarts(self, work: Callable[[], T]) -> T:
         """Return the result of `work`. If the server cannot send single objects, or the cache is
-        corrupt, run it again in an empty repository.
+        corrupt, call it again with an empty repository.
         """
         return restarted(self._remote, work, self._forget)
 
@@ -655,12 +657,12 @@ class BareRepository:
     def _import_commit(self, change: Changeset) -> LandedCommit:
         """Create the commit with `git fast-import` on top of `change.tip` ("" means no parent).
 
-        Git rewrites only the trees on the paths to the files, without an index or worktree, for any
-        number of files.
+        However many files there are, git rewrites only the trees on the paths to them, without an
+        index or worktree.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
         output = self._remote.local(*argv, stdin=_import_stream(change)).decode()
-        # the responses to the last two commands in the stream, `get-mark` and `ls`
+        # the responses to `get-mark` and `ls`, the last two commands in the stream
         commit, listing = output.split("\n")[:2]
         _mode, _kind, tree, *_path = listing.split()
         return LandedCommit(commit, tree, through=self.through)
@@ -681,7 +683,7 @@ class BareRepository:
                 )
         root = self._root(change.tip)
         for path in change.files:
-            # what is at the path, or a symlink or file where the path needs a folder
+            # the entry at the path, or a symlink or file where the path needs a folder
             for existing_path, entry, _ in find_entries(self._tree, root, Place(path, "exists")):
                 is_replaceable = existing_path in change.files and entry.is_file
                 if not is_replaceable:
@@ -698,8 +700,8 @@ class BareRepository:
         options: Sequence[str] = (),
         also_pushed: Pushed | None = None,
     ) -> None:
-        """Push a branch, and maybe a second one in the same push. If the server's response is lost,
-        ask the server whether the push has arrived.
+        """Push a branch, and optionally a second one in the same push. If the server's response is
+        lost, ask the server whether the push has arrived.
         """
         send = partial(self._remote.push, pushed, options, also_pushed)
         has_arrived = partial(self._remote.contains, pushed.head, pushed.commit)
@@ -720,7 +722,7 @@ def _import_stream(change: Changeset) -> bytes:
     ]
     for path, file in sorted(change.files.items()):
         quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        if not file.mode:  # the file is deleted
+        if not file.mode:  # a deleted file
             parts.append(f'D "{quoted}"\n'.encode("utf-8", "surrogateescape"))
             continue
         parts += [

@@ -23,8 +23,8 @@ from task.errors import UnreachableError
 from task.files import remove_folder, temporary_folder
 from task.git.command import Git
 
-# packs, because git searches each of them. Later packs depend on earlier ones, so they are all
-# removed together.
+# The number of packs is limited, because git searches each of them. Later packs depend on earlier
+# ones, so all of them are removed together.
 _MOST_PACKS = 100
 _BYTES_AT_ONCE = 1 << 20  # bytes
 _LONGEST = 100  # maximum bytes in the file with the last tip
@@ -37,12 +37,12 @@ _PACK_SUFFIXES = (".rev", ".promisor", ".pack", ".idx")  # in the order in which
 
 @dataclass(frozen=True)
 class CachedTip:
-    """The last tip for which the packs have all trees and, if `whole`, all files; "" if there is
-    none.
+    """The last tip for which the packs contain all trees and, if `whole`, all files. It is "" if
+    there is none.
     """
 
     tip: str = ""
-    whole: bool = False  # the server does not support filters
+    whole: bool = False  # true if the server does not support filters
 
 
 class Cache:
@@ -60,7 +60,7 @@ class Cache:
         return f"{self._folder}/{self._format}"
 
     def open(self, object_format: str) -> str:
-        """Return the reason why the cache cannot be used, or ""."""
+        """Prepare the cache for use, and return the reason why it cannot be used, or ""."""
         self._format = object_format
         try:
             os.makedirs(f"{self.objects}/pack", mode=0o700, exist_ok=True)
@@ -69,10 +69,10 @@ class Cache:
         return ""
 
     def last_tip(self) -> CachedTip:
-        """Return the last saved tip, or an empty `CachedTip` if there is none, or the file cannot
-        be read. After a machine crash, the file may contain anything.
+        """Return the last saved tip, or an empty `CachedTip` if there is none or its file cannot be
+        read. After a machine crash, the file may contain anything.
 
-        Git reports this tip to the server, and gets only new objects.
+        Git reports this tip to the server, so that it gets only new objects.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
             match = _TIP_NOTES[self._format].fullmatch(file.read(_LONGEST))
@@ -82,8 +82,8 @@ class Cache:
         return CachedTip()
 
     def add_packs(self, objects: str, cached_tip: CachedTip) -> None:
-        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, for
-        which the cache then has everything.
+        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, which
+        the cache then covers.
 
         If there are too many packs, remove all of them. It is not an error if a file cannot be
         written.
@@ -106,7 +106,7 @@ class Cache:
 
     def drop(self) -> None:
         """Remove everything, because the cache is corrupt."""
-        # Renamed first, so that other runs never see half of it.
+        # Rename it first, so that other runs never see half of it.
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)
@@ -125,7 +125,7 @@ class Cache:
     def _write_atomically(path: str, content: IO[bytes]) -> None:
         """Copy a file atomically.
 
-        It is copied in parts, because a pack may be larger than the step's memory.
+        The file is copied in parts, because a pack may be larger than the step's memory.
         """
         temporary_path = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
@@ -141,7 +141,7 @@ class Cache:
 # not "origin", because a user's git configuration may have settings for that name
 REMOTE = "image-update"
 
-# The user's or the system's settings must not change the result of a run. On 40 processors, git
+# The user's and the system's settings must not change the result of a run. On 40 processors, git
 # starts 20 threads, and their stacks alone may exceed the memory limit (`Bounds`).
 _CONFIG = """\
 [core]
@@ -190,7 +190,7 @@ _CONFIG = """\
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"
 _PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = blob:none\n"
-# Our own git serves a local repository, so filters are allowed. It reads the repository's
+# Our own git serves local repositories, so filters are allowed. It reads the repository's
 # configuration, not ours, so the user's `safe.directory` has to be passed again.
 _LOCAL = """\
 	uploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true{safe} upload-pack"
@@ -235,7 +235,7 @@ class BareFolder:
             os.mkdir(f"{self.path}/refs")
             self._write("HEAD", "ref: refs/heads/none\n")
             self._use_cache()
-            if self.checkout_objects:  # then there is no cache
+            if self.checkout_objects:  # in this case, there is no cache
                 self._write(
                     "objects/info/alternates", f"{_config_quoted(self.checkout_objects.objects)}\n"
                 )
@@ -244,8 +244,8 @@ class BareFolder:
         self.partial()
 
     def _use_cache(self) -> None:
-        """Write the files that make git read the cached objects, and tell the server that it has
-        the cached tip. A cache that cannot be opened is not used.
+        """Write the files that make git read the cached objects and report the cached tip to the
+        server. If the cache cannot be opened, do without it.
         """
         if self.cache is None:
             return
@@ -260,20 +260,20 @@ class BareFolder:
             self._write("shallow", f"{tip}\n")  # the cache does not have its history
 
     def restart(self, object_format: str) -> None:
-        """Start over with an empty repository in the other object format."""
+        """Start over with an empty repository in this object format."""
         self.close()
         self.object_format = object_format
         self.create()
 
     def partial(self) -> str:
-        """Prepare the repository for a fetch, and return its path: git assumes that the remote has
-        all missing objects.
+        """Prepare the repository for a fetch, and return its path. Git then assumes that the remote
+        has all missing objects.
         """
         return self._configured(_PARTIAL, _PROMISOR)
 
     def complete(self) -> str:
-        """Prepare the repository for all commands but fetches, and return its path: git assumes
-        that no objects are missing.
+        """Prepare the repository for all commands except fetches, and return its path. Git then
+        assumes that no objects are missing.
 
         Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` every
         missing object.
@@ -283,9 +283,9 @@ class BareFolder:
     def _configured(self, partial: str, promisor: str) -> str:
         """Write the configuration file, and return the repository's path.
 
-        `partial` and `promisor` are lines for its sections `extensions` and `remote`, or "".
+        `partial` and `promisor` are lines for the file's sections `extensions` and `remote`, or "".
         """
-        local = ""  # lines about a repository on this machine
+        local = ""  # lines for a repository on this machine
         if self._local:
             local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "")
         text = _CONFIG.format(

@@ -20,12 +20,12 @@ from task.git.repository.objects import commit_of
 from task.model import Compared, Place, Snapshot
 from task.text import and_more, blanked
 
-_DEPTHS = (50, 1000, 2_147_483_647)  # commits to fetch until both sides have a common commit
+_DEPTHS = (50, 1000, 2_147_483_647)  # commits to fetch, in steps, to find a common commit
 _ORIGIN = ("refs/heads/", "refs/remotes/origin/", "origin/")
 _ID_LENGTHS = (40, 64)
 _HEX = frozenset("0123456789abcdef")
 _SECONDS = 30.0
-_MOST_FILES = 100_000  # files that both sides changed
+_MOST_FILES = 100_000  # files that the two sides changed
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,9 @@ class ComparedRepository(BareRepository):
         return self._comparison or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
-        """Return a snapshot of places from one side. `tip` is the base, or the merge's tree."""
+        """Return a snapshot of places from one side. `tip` is the base's commit or the merge's
+        tree.
+        """
 
         def read() -> Snapshot:
             comparison = self._comparison or self._compare()
@@ -121,7 +123,7 @@ class ComparedRepository(BareRepository):
         """Return a snapshot of places from the base, with the content of its memory branches, which
         store holds and waiting builds.
 
-        `default` are places that are read from the default branch. `urls` are the forms in which
+        `default` are the places to read from the default branch. `urls` are the forms in which
         Applications write the repository's URL: each form has its own memory branch.
         """
 
@@ -159,7 +161,7 @@ class ComparedRepository(BareRepository):
         base = self._base()
         head = self._commit_of_option(self._compared.head, "--head")
         merged_tree = self._merged_tree_of(base.commit, head)
-        # so that `_snapshot` reads the tree like a commit
+        # so that `_snapshot` can read the tree like a commit
         self._roots[merged_tree] = merged_tree
         self._messages[merged_tree] = ""
         self._comparison = Comparison(
@@ -191,13 +193,13 @@ class ComparedRepository(BareRepository):
     def _base(self) -> _Base:
         """Fetch the base, and return its branch and commit.
 
-        If `--base` is a branch, or the CI system reports one, this is the branch and its tip. In a
+        If `--base` is a branch, or the CI system reports one, return that branch and its tip. In a
         merge queue, the commit is the value of `--base` instead. If `--base` is a tag or a commit,
         the branch is the default branch.
         """
         compared = self._compared
         default = ""
-        with suppress(SourceError):  # then only an explicit branch can be compared
+        with suppress(SourceError):  # in this case, only an explicit branch can be compared
             default, _ = self._remote.default_branch()
 
         branch = self._base_name(default)
@@ -206,7 +208,7 @@ class ComparedRepository(BareRepository):
             try:
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
-                # `--base` may still be a tag or a commit in the checkout.
+                # `--base` may be a tag or a commit in the checkout instead.
                 if compared.branch or self._commit_in_checkout(compared.base) == "":
                     raise
             else:
@@ -215,7 +217,7 @@ class ComparedRepository(BareRepository):
                     commit = self._commit_of_option(compared.base, "--base")
                 return _Base(branch, commit, default=default or branch, tips=tips)
 
-        # It is not a branch.
+        # The base is not a branch.
         tips = self._remote.fetch_tips(default)
         commit = self._commit_of_option(compared.base, "--base")
         return _Base(default, commit, default=default, tips={**tips, "HEAD": tips[default]})
@@ -247,7 +249,7 @@ class ComparedRepository(BareRepository):
         is_id = _is_id(text)
         is_full_ref = text.startswith("refs/")
         short_name = text.removeprefix("origin/")
-        # What to ask the server for: an id or a full ref as it is, a short name first as a branch,
+        # What to ask the server for: an id or a full ref as is, and a short name first as a branch,
         # then as a tag.
         names = []
         if is_id or is_full_ref:
@@ -267,7 +269,7 @@ class ComparedRepository(BareRepository):
         )
 
     def _commit_in_checkout(self, text: str) -> str:
-        """Return the commit that the checkout resolves the name to, or ""."""
+        """Return the commit to which the checkout resolves a name, or ""."""
         if self._checkout is None or text.startswith("-"):
             return ""
         for name in (text, f"origin/{text}"):
@@ -287,7 +289,7 @@ class ComparedRepository(BareRepository):
         Raises `TargetError`, which lists the conflicting files, and `SourceError` if the two have
         no common commit.
         """
-        # Usually, the base is the head's parent, and no history is needed to see that.
+        # Usually, the base is the head's parent, which is visible without any history.
         if base in (head, *self._parents(head)):
             return self._root(head)
         if self._compared.merge:
@@ -321,8 +323,8 @@ class ComparedRepository(BareRepository):
         return commit_of(self._remote.objects, commit).parents
 
     def _common_commit(self, base: str, head: str) -> str:
-        """Return the last common commit of the two sides, or "". Fetch more and more history as
-        long as it is missing.
+        """Return the last common commit of the two sides, or "". Fetch more and more history until
+        it is found.
         """
         common = self._merge_base(base, head)
         for depth in _DEPTHS:
@@ -350,7 +352,7 @@ class ComparedRepository(BareRepository):
     def _fetch_changed(self, base: str, head: str) -> None:
         """Fetch the files that a merge has to read: the files changed on either side."""
         common_commit = self._merge_base(base, head)
-        oids: dict[str, None] = {}  # in order, without duplicates
+        oids: dict[str, None] = {}  # an ordered set
         for side in (base, head):
             oids |= dict.fromkeys(self._changed_blobs(common_commit, side))
         if len(oids) > _MOST_FILES:
@@ -374,7 +376,7 @@ class ComparedRepository(BareRepository):
             old,
             new,
         )
-        # each file has two items: a line with modes and ids, and the path
+        # there are two items for each file: a line with modes and ids, and the path
         for line in output.split(b"\0")[0::2]:
             fields = line.decode("ascii", "replace").split()
             if len(fields) != 5:  # the empty text after the last NUL
@@ -397,7 +399,7 @@ class ComparedRepository(BareRepository):
             return tree
         except GitFailed as error:
             if error.code == 1:  # there are conflicts
-                # the output has the tree first, then the names of the files
+                # in the output, the tree comes first, then the names of the files
                 names = error.out.decode("utf-8", "replace").split("\0")[1:]
                 files = and_more([blanked(name) for name in names if name])
                 raise TargetError(
@@ -415,8 +417,8 @@ class ComparedRepository(BareRepository):
             ) from error
 
     def _messages_of(self, head: str, base: str) -> tuple[str, ...]:
-        """Return the messages of the change's last commit (`head`) and of its parents, apart from
-        the base. Commits that were not fetched are left out.
+        """Return the messages of the change's last commit (`head`) and of its parents, except the
+        base. Commits that were not fetched are left out.
         """
         present = [
             commit

@@ -2,8 +2,8 @@
 (`versions_of`).
 
 Commits and their trees are fetched first, then only the required files. `History` goes back as far
-as necessary for one file, and follows its renames. `versions_of` fetches the commits once for all
-files.
+as necessary for one file, and follows its renames. `versions_of` fetches the commits only once for
+all files.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from task.git.repository.remote import Remote, restarted
 from task.model import FileVersion, Place
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, until there are enough
-LARGEST = 64_000_000  # total bytes of file contents
-# seconds; otherwise, for a file that rarely changes, a run would read all commits of a large
-# repository
+LARGEST = 64_000_000  # total bytes of file contents to read
+# Seconds. Without this limit, a run would read all commits of a large repository for a file that
+# rarely changes.
 PATIENCE = 60.0
 _COMMITS_AT_ONCE = 1000  # commits whose trees are requested together
 _TEXTS_AT_ONCE = 5
 _MOST_TREES = 2000  # trees to search for the path that a file was moved from
-_MOST_COMPARED = 20  # files of the same name to compare with a file that was moved and changed
-_LEAST_SIMILARITY = 0.5  # like `git log --follow`
+_MOST_COMPARED = 20  # files of the same name to compare with one that was moved and changed
+_LEAST_SIMILARITY = 0.5  # as in `git log --follow`
 End = Literal["", "root", "server", "limit"]
-_Versions = list[tuple[str, str]]  # (commit, blob, or "" if there was no file)
+_Versions = list[tuple[str, str]]  # (commit, blob); the blob is "" if there was no file
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class _FileInTree:
 
 @dataclass(frozen=True)
 class _Changes:
-    """What the trees of some commits say about a file."""
+    """The changes of a file in some commits, as found in their trees."""
 
-    versions: _Versions  # of the commits whose blob differs from the next newer commit's
+    versions: _Versions  # for each commit whose blob differs from that of the next newer commit
     used: int  # number of commits that were compared
     path: str  # the file's path in the commits before these
     oldest: _FileInTree | None  # the file in the last commit that was compared
@@ -70,16 +70,16 @@ class History:
     content at the branch's tip, then each earlier version that differs.
 
     It follows first parents, so a merge is one step, and content that was restored by a revert is
-    returned again. The commit is the newest with this content, but one of the commits `marked` is
-    preferred if it had the content, too. The content is None if the file did not exist or was not
-    text. Renames are followed, and `path` is the file's path at the last version returned.
+    returned again. The commit is the newest with this content, but a commit in `marked` is
+    preferred if it has the same content. The content is None if the file did not exist or was not
+    text. Renames are followed, and `path` is the file's path in the last version returned.
 
-    After the last version, `end` says why there are no more: "root" (that was all history),
-    "server" (the server has no more of it), or "limit" (the requested number of versions, `LARGEST`
-    bytes in total, or `PATIENCE` seconds).
+    After the last version, `end` says why there are no more: "root" (that was the whole history),
+    "server" (the server has no more history), or "limit" (the requested number of versions,
+    `LARGEST` bytes in total, or `PATIENCE` seconds).
 
     Raises `SourceError` if the branch does not exist, and the errors of `task.git.errors`. The
-    remote must not be shared; `close` removes the fetched objects.
+    remote must not be shared, because `close` removes the fetched objects.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class History:
         self._branch = branch
         self._limit = limit
         self._marked = frozenset(marked)
-        # a marked commit in this part whose content is that of the previous part's last version
+        # a marked commit in this part with the same content as the previous part's last version
         self._marked_commit = ""
         self._bytes_left = LARGEST  # that may still be read
-        self._next_commit = ""  # the newest commit that was not read yet; "" at first
-        self._depth_index = 0  # index into DEPTHS of the next fetch
+        self._next_commit = ""  # the newest commit that has not been read yet; "" at first
+        self._depth_index = 0  # index of the next fetch's depth in DEPTHS
         self._commits_read = 0
-        self._has_objects = False  # whether fetched objects are still present
+        self._has_objects = False  # whether the fetched objects are still present
         self._newer_file: _FileInTree | None = None  # the file in the commit after `_next_commit`
         _, self._read_tree = _readers(remote.objects)
         self._versions = self._walk()
@@ -119,13 +119,13 @@ class History:
         self._remote.close()
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
-        """Yield (commit, content) of each version, reading one part of the commits after another.
-        Set `end` when there are no more.
+        """Yield (commit, content) of each version, reading the commits part by part. Set `end` when
+        there are no more.
         """
         yielded = 0  # number of versions, including the pending one
         deadline = time.monotonic() + PATIENCE
-        # A part's last version waits for the next part, whose first commits may have the same
-        # content. If one of those is marked, it is yielded as the version's commit.
+        # A part's last version has to wait for the next part, whose first commits may have the same
+        # content. If one of those is marked, yield it as the version's commit.
         pending: tuple[str, str | None] | None = None
         while not self.end:
             # the first part is always read
@@ -136,7 +136,7 @@ class History:
                 self.end = "limit"
                 return
 
-            # run again in an empty repository if the server or the cache requires it
+            # this runs again in an empty repository if the server or the cache requires it
             versions, texts, end = restarted(self._remote, self._read_next_part, self._forget)
             if pending:
                 commit, text = pending
@@ -162,10 +162,10 @@ class History:
         self._depth_index = max(0, self._depth_index - 1)
 
     def _read_next_part(self) -> tuple[_Versions, Mapping[str, str | None], End]:
-        """Read the next part of the commits. Return the versions in them, the contents by blob, and
+        """Read the next part of the commits. Return the versions in it, the contents by blob, and
         the reason for the end, or "" if there may be more commits.
 
-        It may be called again after an error, so the position changes only after all reads.
+        This may be called again after an error, so the position changes only after all reads.
         """
         commits = self._next_commits()
         self._marked_commit = ""
@@ -174,9 +174,9 @@ class History:
             return [], {}, "limit" if fetched_the_most else "server"
 
         changes = self._compare_commits(commits)
-        versions = changes.versions[: self._limit]  # the caller does not yield more than these
+        versions = changes.versions[: self._limit]  # the caller yields no more than these
         oids = list(dict.fromkeys(oid for _, oid in versions if oid))
-        self._remote.fetch_files(oids, self._branch)  # in one request, and read in small groups
+        self._remote.fetch_files(oids, self._branch)  # one request, but read in small groups
         texts: dict[str, str | None] = {}
         for start in range(0, len(oids), _TEXTS_AT_ONCE):
             if self._bytes_left < 0:
@@ -212,12 +212,12 @@ class History:
         return commits
 
     def _compare_commits(self, commits: Sequence[PastCommit]) -> _Changes:
-        """Find the versions of the file in these commits, which are newest first: compare the file
-        in each commit with that in the next newer one.
+        """Find the versions of the file in these commits, which are sorted newest first. Compare
+        the file in each commit with the file in the next newer one.
 
         Stop at a rename, because the remaining commits have to be read under the old path. If a
-        marked commit (one that is preferred) has the same content as the last version of the
-        previous part, remember it in `_marked_commit`.
+        marked (preferred) commit has the same content as the last version of the previous part,
+        remember it in `_marked_commit`.
         """
         versions: _Versions = []
         newer = self._newer_file
@@ -227,14 +227,15 @@ class History:
                 old_path = self._old_path_of_renamed(commit.tree, newer)
                 if old_path and index > 0:
                     return _Changes(versions, used=index, path=old_path, oldest=newer)
-                if old_path:  # all of these commits come before the rename
-                    self.path = old_path  # which stays right if this part has to be read again
+                if old_path:  # all of these commits are older than the rename
+                    self.path = old_path  # still right if this part has to be read again
                     entry = _file_at(self._read_tree, commit.tree, old_path)
 
             oid = _oid(entry)
             if newer is None or _oid(newer.entry) != oid:  # the tip, or a different version
                 versions.append((commit.oid, oid))
-            # The last version found has the same content, but a marked commit is preferred.
+            # If this is a marked commit, prefer it as the commit of the last version found, which
+            # has the same content.
             if commit.oid in self._marked:
                 if versions:
                     versions[-1] = (commit.oid, oid)
@@ -254,10 +255,10 @@ class History:
         return texts
 
     def _old_path_of_renamed(self, older: str, newer: _FileInTree | None) -> str:
-        """Return the path that the file had in the root tree `older`, before a rename, or "".
+        """Return the path that the file had before a rename, in the root tree `older`, or "".
 
-        `newer` is the file in the next newer commit. Among the files that this commit removed, look
-        for one with the same blob, else for one with the same name and similar content.
+        `newer` is the file in the next newer commit. Among the files that the newer commit removed,
+        look for one with the same blob, else for one with the same name and similar content.
         """
         if newer is None or newer.entry is None:
             return ""
@@ -283,7 +284,7 @@ class History:
 
     def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files, by path, of the root tree `older` that do not exist in the root tree
-        `newer`. After `_MOST_TREES` folders, the rest is left out.
+        `newer`. After `_MOST_TREES` folders, leave out the rest.
         """
         removed: dict[str, TreeEntry] = {}
         folders = deque([("", older, newer)])  # (path, its older tree, its newer tree or "")
@@ -294,7 +295,7 @@ class History:
             newer_entries = self._read_tree(newer_tree)
             for name, old in self._read_tree(older_tree).items():
                 new = newer_entries.get(name)
-                # an unchanged folder has no removed files
+                # no files were removed from an unchanged folder
                 if old.is_folder and old != new:
                     folders.append((f"{folder}{name}/", old.oid, _folder_oid(new)))
                 elif old.is_file and not _file_oid(new):
@@ -303,7 +304,7 @@ class History:
 
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
-    """Return the contents of these blobs (None if not text) and the number of bytes read."""
+    """Return the contents of these blobs (None if not text), and the number of bytes read."""
     texts: dict[str, str | None] = {}
     size = 0
     for oid, content in objects.read(blobs).items():
@@ -345,16 +346,16 @@ def _similarity(text: str | None, other: str | None) -> float:
 
 
 COMMITS = 500  # commits to fetch
-_VERSIONS_AT_ONCE = 100  # file contents read together
+_VERSIONS_AT_ONCE = 100  # file contents to read together
 _CACHED_TREES = 32  # trees
-_MOST_STEPS = 50  # commits of a merged branch to search for the commit that wrote a file
+_MOST_STEPS = 50  # commits of a merged branch to search for the one that wrote a file
 
 ReadRaw = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)  # there may be a hundred thousand of these
 class _Blob:
-    """A file's content, and the commit on the branch that wrote it, or None if it is
+    """A file's content, and the commit on the branch that wrote it, or None if that commit is
     further back.
     """
 
@@ -368,13 +369,13 @@ def versions_of(
     pages: Sequence[Sequence[str]],
     most: int,
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
-    """Yield, for each page (a group of paths), the versions of its files: the content at the
+    """For each page (a group of paths), yield the versions of its files: the content at the
     branch's tip, and the earlier contents that differ, newest first.
 
     There are at most `most` versions of each file, all from the branch's last `COMMITS` commits. A
     version that was written before these has no commit, and a missing file has no versions. Only
-    one page's contents are in memory. Raises `SourceError` if the branch does not exist, and the
-    errors of `task.git.errors`.
+    one page's contents are in memory at a time. Raises `SourceError` if the branch does not exist,
+    and the errors of `task.git.errors`.
     """
     all_paths = list(dict.fromkeys(chain.from_iterable(pages)))
 
@@ -404,10 +405,10 @@ def _file_versions(
     blobs: Mapping[str, Sequence[_Blob]],
     read: ReadTree,
 ) -> Mapping[str, tuple[FileVersion, ...]]:
-    """Return the versions of each file, by path, with their contents. `blobs` has the blobs of each
-    file, and `read` returns a tree.
+    """Return the versions of each file, by path, with their contents. `blobs` contains the blobs of
+    each file, and `read` returns a tree.
 
-    A content is None if it is not text, or if the contents before it exceed `LARGEST`.
+    The content is None if it is not text, or if the contents before it exceed `LARGEST`.
     """
     oids = _blob_ids(blobs)
     texts: dict[str, str | None] = {}
@@ -454,14 +455,14 @@ def _blobs_along(
     """Return the blobs that each file had in these commits, by path, newest first, at most `most`
     for each file.
 
-    `commits` are newest first. If there are too many to compare in time, the rest is left out.
+    `commits` are sorted newest first. If there are too many to compare in time, leave out the rest.
     """
     blobs: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
         return blobs
 
     nested_paths = _nested_paths(paths)
-    # path → its blob in the commit that the loop has reached. At first, this is the tip: all its
+    # path → its blob in the commit that the loop has reached. This starts with the tip: all its
     # files differ from an empty tree.
     current = dict(_changed_files(read, commits[0].tree, "", nested_paths))
     is_complete = True
@@ -475,7 +476,7 @@ def _blobs_along(
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
 
-    # Each file's oldest blob was written by the root commit, or further back.
+    # Each file's oldest blob was written by the root commit, or by a commit that is further back.
     oldest = commits[-1]
     has_root = is_complete and not oldest.parent
     for path, oid in current.items():
@@ -491,7 +492,7 @@ def _nested_paths(paths: Sequence[str]) -> dict[str, Any]:
     another path needs a folder of that name, only the folder is kept.
     """
     root: dict[str, Any] = {}
-    # In reverse, such a folder comes before the file.
+    # In reverse order, such a folder comes before the file.
     for path in sorted(paths, reverse=True):
         folder = root
         *parent_names, name = path.split("/")
@@ -514,13 +515,13 @@ def _changed_files(
     """
     if tree == other:
         return
-    width = max(len(tree), len(other)) // 2  # of a binary id; one of these may be ""
+    width = max(len(tree), len(other)) // 2  # of a binary id; `tree` or `other` may be ""
     entries, other_entries = differing(read(tree), read(other), width)
     for name in dict.fromkeys((*entries, *other_entries)):
         entry = entries.get(name)
         other_entry = other_entries.get(name)
         path_or_folder = nested_paths.get(name)
-        if path_or_folder is None:  # nothing here was requested
+        if path_or_folder is None:  # no path here was requested
             continue
         if isinstance(path_or_folder, str):
             if _file_oid(entry) != _file_oid(other_entry):
@@ -533,8 +534,8 @@ def _changed_files(
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
     """Return the commit that wrote a version of the file (`blob`), or None if it is too far back.
 
-    If a merge brought the version to the branch, a commit of the merged branch wrote it. So go to
-    the parents that already have the version, up to `_MOST_STEPS` times.
+    If a merge brought the version to the branch, a commit of the merged branch wrote it. So step to
+    the parent that already has the version, up to `_MOST_STEPS` times.
     """
     writer = blob.commit
     if writer is None or len(writer.parents) < 2:
@@ -555,7 +556,7 @@ def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
     """Return two functions that read a fetched tree by its id: one returns the raw bytes, the other
     the parsed entries. The id "" means an empty tree.
 
-    The last trees are cached, because most are needed again soon.
+    The most recent trees are cached, because most of them are soon needed again.
     """
 
     @lru_cache(maxsize=_CACHED_TREES)

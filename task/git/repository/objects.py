@@ -18,9 +18,9 @@ from task.model import File, Place
 from task.text import blanked
 from task.timestamps import of_unix
 
-LARGEST = 10_000_000  # bytes; larger files are not written by hand
-TOGETHER = 512_000_000  # bytes read together
-_REQUESTS_AT_ONCE = 500  # requests that fit in a pipe, so that neither side blocks the other
+LARGEST = 10_000_000  # bytes; nobody writes larger files by hand
+TOGETHER = 512_000_000  # bytes to read together
+_REQUESTS_AT_ONCE = 500  # few enough to fit in a pipe, so that neither side blocks the other
 
 
 class MissingObjectError(UnreachableError):
@@ -28,7 +28,7 @@ class MissingObjectError(UnreachableError):
 
 
 class Objects:
-    """The objects that are present. Reading a missing object is an error; it is not fetched."""
+    """The objects that are present. Reading a missing object is an error, and does not fetch it."""
 
     def __init__(self, git: Git, folder: BareFolder) -> None:
         self._git = git
@@ -36,7 +36,8 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, bytes | None]:
-        """Return the contents of these objects, by id; None for an object larger than `LARGEST`.
+        """Return the contents of these objects, by id. For an object larger than `LARGEST`, this is
+        None.
 
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
         the objects together exceed `TOGETHER`: a small pack may contain thousands of large files.
@@ -45,7 +46,7 @@ class Objects:
         size = 0
         for oid, content in self._read_each(oids):
             if isinstance(content, MissingObjectError):
-                self.close()  # the process has more responses, which are not read
+                self.close()  # the process has more responses, which nobody will read
                 raise content
             contents[oid] = content
             size += len(content or b"")
@@ -76,14 +77,14 @@ class Objects:
     def _read_each(
         self, oids: Sequence[str]
     ) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
-        """Yield (id, content) of each object. The content is None if it is larger than `LARGEST`,
-        and a `MissingObjectError`, which is not raised, if the object is missing.
+        """Yield (id, content) of each object. The content is None if it is larger than `LARGEST`.
+        If the object is missing, it is a `MissingObjectError`, which is not raised.
         """
-        requested = 0  # how many of `oids` the process has been asked for
+        requested = 0  # how many of `oids` have been requested from the process
         for index, oid in enumerate(oids):
             if self._talk is None:
                 self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete())
-                requested = index  # a new process has not been asked for this object yet
+                requested = index  # this object has not been requested from the new process yet
             try:
                 with shutdown.ending(self._talk.end):
                     if requested == index:  # all previous requests have been answered
@@ -109,7 +110,7 @@ class Objects:
 
 
 def _request_objects(talk: Talk, oids: Sequence[str]) -> None:
-    """Ask a `git cat-file --batch` process for these objects."""
+    """Request these objects from a `git cat-file --batch` process."""
     lines = "".join(f"{oid}\n" for oid in oids)
     talk.ask.write(lines.encode())
     talk.ask.flush()
@@ -144,8 +145,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: bytes | None) -> File:
-    """Return a file with the blob's text, whose byte order mark and line endings are unchanged, or
-    with the problem why it cannot be read as text. `blob` is None if it is too large.
+    """Return a file with the blob's text, including its byte order mark and original line endings,
+    or with the reason why it cannot be read as text. `blob` is None if it is too large.
     """
     if blob is None:
         return File("", problem="larger than 10 MB")
@@ -160,7 +161,7 @@ def file_of(blob: bytes | None) -> File:
     return File(text)
 
 
-# The part that is kept of an excessively large commit.
+# How much to keep of an excessively large commit: parents, characters, and bytes.
 _PARENTS = 64
 _NAME = 200
 _MESSAGE = 64 * 1024
@@ -172,9 +173,9 @@ class PastCommit:
 
     oid: str
     tree: str
-    parents: tuple[str, ...]  # including parents that a shallow repository does not have
+    parents: tuple[str, ...]  # including those that a shallow repository lacks
     author: str  # the name, else the address
-    at: str  # commit time: RFC 3339, UTC; "" if it is not a date
+    at: str  # commit time: RFC 3339, UTC; "" if it is not a valid time
     message: str  # only the end of a very long message
 
     @property
@@ -184,8 +185,8 @@ class PastCommit:
 
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
-    """Return the commit `start` and its first parents, newest first, as far as they are present,
-    but at most `most` commits.
+    """Return the commit `start` and its chain of first parents, newest first, as far as they are
+    present, but at most `most` commits.
     """
     commits: list[PastCommit] = []
     oid = start
@@ -222,7 +223,7 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
 
 
 def _commit_time(text: str) -> str:
-    """Return the time from Git's seconds and time zone, or "" for any other value."""
+    """Convert Git's seconds and time zone to a time. Return "" for any other value."""
     seconds = text.split()
     try:
         return of_unix(int(seconds[0])) if seconds else ""
@@ -233,7 +234,7 @@ def _commit_time(text: str) -> str:
 FOLDER = "040000"
 # Ten trees that each contain the next one ten times represent ten billion files.
 MOST = 500_000
-# characters of a path; a checkout cannot have a longer path, so Argo CD cannot read it either
+# characters of a path; a checkout cannot contain longer ones, so Argo CD cannot read them either
 LONGEST = 4096
 _MANIFESTS = (".yaml", ".yml", ".json")
 
@@ -241,7 +242,7 @@ Tree = Mapping[str, "TreeEntry"]
 ReadTree = Callable[[str], Tree]
 
 
-@dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands
+@dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands of these
 class TreeEntry:
     """An entry of a tree."""
 
@@ -265,10 +266,11 @@ def parse_tree(raw: bytes, width: int) -> Tree:
 
 
 def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
-    """Return the entries of `tree` that `other` does not have, and the reverse. Both are raw tree
+    """Return the entries of `tree` that `other` does not have, and vice versa. Both are raw tree
     objects, and `width` is the length of a binary object id.
 
-    Only the entries that differ are parsed: a few in a folder with thousands.
+    Only the entries that differ are parsed. These are few, even in a folder with thousands of
+    entries.
     """
     tree_lines = _lines(tree, width)
     other_lines = _lines(other, width)
@@ -304,7 +306,7 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 def find_entries(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
     """Yield (path, entry, whether its content is needed) for the files that a place (a path, and
-    what to read there) wants, below the tree `root`.
+    what to read there) asks for, below the tree `root`.
 
     If the path leads through a symbolic link or a file, yield that instead. If there is nothing at
     the path, yield nothing. `read` returns a tree by its object id.
@@ -337,11 +339,11 @@ def _entries_wanted(
     place: Place,
 ) -> Iterator[tuple[str, TreeEntry, bool]]:
     """Yield (path, entry, whether its content is needed) for the entries of a folder that a place
-    wants.
+    asks for.
     """
     with_subfolders = place.want != "folder"
     for entry_path, entry in _entries_below(read, path, folder.oid, deep=with_subfolders):
-        if place.want == "files":  # symbolic links too, without content
+        if place.want == "files":  # includes symbolic links, without content
             if not entry.is_folder:
                 yield entry_path, entry, entry.is_file
         elif place.want == "names":
@@ -357,7 +359,7 @@ def _entries_below(
     """Yield (path, entry) of everything in a folder, and, if `deep`, in its subfolders. `start` is
     the folder's path, and `oid` its tree.
 
-    Paths that are too long are left out. Raises `SourceError` for more than `MOST` entries.
+    Paths that are too long are skipped. Raises `SourceError` for more than `MOST` entries.
     """
     open_folders = [(start, oid)]
     count = 0

@@ -27,16 +27,16 @@ from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login
 
-# A small repository is fetched with its files, which saves the request for the required files:
-# three round trips. For a large repository, the tip is fetched with its trees but without files:
-# every large Git host supports that, but many reject tree filters (GitHub:
+# A small repository is fetched with its files. This saves the request for the required files, which
+# takes three round trips. For a large repository, the tip is fetched with its trees but without
+# files. Every large Git host supports that, but many reject tree filters (GitHub:
 # `uploadpackfilter.tree.maxDepth=0`). Old and dumb servers do not support filters, and send
 # everything.
 _SMALL = "blob:limit=64k"
 _PARTIAL = "blob:none"
 _WHOLE = ""
 # The limits of a small repository: objects (a server reports their number before it sends them),
-# and bytes, which are wasted if the repository turns out to be larger.
+# and bytes, which are wasted if the repository turns out to be large.
 _MOST_OBJECTS = 40_000
 _MOST_BYTES = 16_000_000
 _OBJECTS = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
@@ -52,7 +52,7 @@ _BROKEN = (
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
 )  # fmt: skip
 _NEVER_FETCHED = ("fatal: bad tree object", "fatal: bad object", "fatal: unable to read")
-_PAUSES = (0.5, 2.0)  # seconds before an interrupted request is retried
+_PAUSES = (0.5, 2.0)  # seconds before retrying an interrupted request
 _MEMORIES = "+refs/heads/image-update-memory/*:refs/image-update/memory/*"
 _DEFAULT = "+HEAD:refs/image-update/default"
 _FETCHED = re.compile(r"([0-9a-f]+)\t[^\t]*\tbranch '([^']+)' of ")
@@ -61,16 +61,16 @@ _LOOK_BACK = 100  # recent commits to read, because others may have pushed on to
 
 
 class StartAgain(Exception):
-    """The server cannot send single objects.
+    """Raised to start over, because the server cannot send single objects, or the cache is corrupt.
 
-    The fetched objects were removed, and the next fetch of the tip gets everything.
+    The fetched objects have been removed, so the tip has to be fetched again.
     """
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """A branch to push: its new commit ("" deletes it), and its current commit ("" if it does not
-    exist).
+    """A branch to push: its new commit ("" to delete the branch), and its current commit ("" if the
+    branch does not exist).
     """
 
     head: str
@@ -92,9 +92,9 @@ class Pushed:
     def lease(self) -> str:
         """The option that rejects the push if the branch is at a different commit.
 
-        Without it, git also pushes to a branch that was deleted or reset in the meantime, which
-        would bring the removed commits back. If the commit is on top of `old_commit`, the option
-        does not force anything.
+        Without this option, git also pushes to a branch that was deleted or reset in the meantime,
+        which would bring the removed commits back. If the commit is on top of `old_commit`, the
+        option does not force anything.
         """
         return f"--force-with-lease={self.ref}:{self.old_commit}"
 
@@ -126,7 +126,7 @@ class Remote:
         self._filter = _SMALL if files else _PARTIAL  # coarser if the server rejects it
         if cache_dir:
             self._set_up_cache(cache_dir, url)
-        self._shallow = True  # whether to fetch only some commits, until the server rejects it
+        self._shallow = True  # whether to fetch only some commits; False once the server refuses
         self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
 
@@ -146,8 +146,8 @@ class Remote:
         self._filter = _WHOLE if cache.last_tip().whole else _PARTIAL
 
     def read_checkout(self, checkout_objects: CheckoutObjects) -> None:
-        """Also read the objects of a checkout on this machine. If the checkout is not shallow,
-        fetch complete history, too.
+        """Also read the objects of a checkout on this machine. If the checkout is not shallow, also
+        fetch complete history.
         """
         self._folder.checkout_objects = checkout_objects
         self._folder.object_format = checkout_objects.object_format
@@ -161,7 +161,7 @@ class Remote:
         return path.exists() and path.stat().st_size > 0
 
     def fetch_commit(self, name: str) -> str:
-        """Fetch the commit that `name` (a full ref or a commit id) stands for, with its trees, and
+        """Fetch the commit that `name` (a full ref or a commit id) refers to, with its trees, and
         return the commit's id.
 
         Return "" if the server does not have it, or cannot send single commits.
@@ -183,7 +183,7 @@ class Remote:
             return self.local("rev-parse", "refs/image-update/compared^{commit}").decode().strip()
 
     def deepen(self, commits: Sequence[str], depth: int) -> None:
-        """Fetch up to `depth` commits of the history of each of these commits, as far as the server
+        """Fetch up to `depth` commits of history for each of these commits, as far as the server
         has them. If it cannot send the history of single commits, log that.
         """
         refspecs = [f"+{oid}:refs/image-update/deep/{index}" for index, oid in enumerate(commits)]
@@ -199,7 +199,7 @@ class Remote:
     def without_cache(self) -> None:
         """Handle a local object that cannot be read.
 
-        If there is a cache of earlier runs, it may be the cause. Then remove the cache and the
+        If there is a cache of earlier runs, it may be the cause, so remove the cache and the
         fetched objects, and raise `StartAgain`. Without a cache, do nothing.
         """
         cache = self._folder.cache
@@ -215,7 +215,7 @@ class Remote:
         return f"{self.repo}@{branch}" if branch else self.repo
 
     def close(self) -> None:
-        """Stop the reading process, and remove the repository."""
+        """Stop the process that reads objects, and remove the repository."""
         self.objects.close()
         self._folder.close()
         self._size = 0
@@ -240,7 +240,7 @@ class Remote:
 
     def _list_refs(self, description: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Run `git ls-remote` with these arguments, and yield (id or `ref: name`, ref) for each
-        line of its output. A server may send a million lines.
+        line of its output, one at a time, because a server may send a million lines.
 
         `description` is for the log.
         """
@@ -284,7 +284,7 @@ class Remote:
                 hint="specify a branch",
                 subject=self.repo,
             )
-        self._refuse_page(self.repo)  # raises an error if this is not a repository, but a web page
+        self._refuse_page(self.repo)  # raises an error if this is a web page, not a repository
         hint = "push a first commit, or specify a branch that exists"
         message = (
             "the repository has no default branch: it is empty, or HEAD points to a branch that"
@@ -293,7 +293,7 @@ class Remote:
         raise SourceError(message, hint=hint, subject=self.repo)
 
     def fetch_default(self) -> tuple[str, Mapping[str, str]]:
-        """Fetch the tip of the default branch and of the memory branches. Return the default
+        """Fetch the tips of the default branch and of the memory branches. Return the default
         branch's name, and all the tips, by branch.
 
         Over HTTP, both requests are sent at the same time. Over SSH, they share a connection, so
@@ -303,7 +303,7 @@ class Remote:
             branch, _ = self.default_branch()
             return branch, self.fetch_tips(branch)
 
-        list_default = cache(self.default_branch)  # called meanwhile, and for the result below
+        list_default = cache(self.default_branch)  # called during the fetch, and again below
         tip = self._fetch_branch(
             "HEAD",
             depth=1,
@@ -335,14 +335,15 @@ class Remote:
         default: bool = False,
     ) -> Mapping[str, str]:
         """Fetch the tips of a branch, of all memory branches (which store holds), and of those
-        `heads` (source branches of pull requests) that exist. Return their commit ids by branch.
+        `heads` (the source branches of pull requests) that exist. Return their commit ids by
+        branch.
 
         With `default`, also fetch the tip of the default branch, if there is one. Its key is
         `HEAD`. `meanwhile` is called during the fetch.
         """
         more = [_MEMORIES]  # refspecs besides the branch itself
         # A fetch fails if a requested branch is missing, but a pattern without a match is not an
-        # error. A pattern also matches branches with longer names. `x` is there because `*` may
+        # error. A pattern also matches branches with longer names. The `x` is there because `*` may
         # match nothing, but a ref needs a name.
         for index, head in enumerate(dict.fromkeys(heads)):
             more.append(f"+refs/heads/{head}*:refs/image-update/heads/{index}/x*")
@@ -406,7 +407,7 @@ class Remote:
         return the tip's id.
 
         The tip is stored as `refs/image-update/<ref>`. `purpose` is for the log, `meanwhile` is
-        called during the fetch, and `more` are more refspecs to fetch. If the branch does not
+        called during the fetch, and `more` contains more refspecs to fetch. If the branch does not
         exist, return "" if it is `optional`, else raise `SourceError`.
         """
         self._folder.create()
@@ -435,14 +436,15 @@ class Remote:
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
             tip, _, _ = file.readline().partition("\t")
         if ref == "base" and depth:
-            # for later runs: everything below the tip is present, without history
+            # for later runs: everything below the tip is present, but not its history
             self._folder.tip_to_cache = CachedTip(tip, self._filter == _WHOLE)
         return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
-        """Fetch those of these blobs that are missing. `branch` is for error messages.
+        """Fetch these blobs, except those that are already present. `branch` is for error messages.
 
-        Raises `StartAgain` if the server cannot send single files; then everything is fetched.
+        Raises `StartAgain` if the server cannot send single files. The next fetch then gets
+        everything.
         """
         absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
         if not absent:
@@ -490,7 +492,8 @@ class Remote:
                 self.atomic = False
                 raise NotAtomicError from error
             if self._folder.cache is not None and "pack-objects" in error.err:
-                # Our own git could not read an object to send. The cache may be corrupt.
+                # Our own git could not read an object that it has to send. The cache may be
+                # corrupt.
                 self._folder.cache.drop()
             elif pushed.replaces and _lacks_objects(error.err):
                 raise Outpaced(
@@ -531,20 +534,20 @@ class Remote:
                 base_may_have_moved = pushes[0].replaces and _lacks_objects(error.err)
                 if not base_may_have_moved:
                     raise
-                # A new branch whose base has moved since we fetched it: the server does not offer a
-                # commit that we have, so git wants to send history that we never had. Git can
-                # negotiate common commits with the server (protocol v2), but that is one more
-                # request, so only do it when needed.
+                # This is a new branch whose base has moved since we fetched it. The server does not
+                # offer a commit that we have, so git wants to send history that we never had. Git
+                # can negotiate common commits with the server (protocol v2), but that is one more
+                # request, so do it only when needed.
                 return run("-c", "push.negotiate=true", *argv, env=self._env).out
 
     def _rejection_error(self, error: GitFailed, pushes: Sequence[Pushed]) -> Exception:
-        """Return the error for a rejected push, about the branch that is the cause.
+        """Return the error for a rejected push, about the branch that caused it.
 
         In an atomic push, every branch is rejected because of a single branch.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
         rejections = [line for line in lines if line.startswith("!")]
-        # without those that say only that another branch was rejected
+        # without those that only say that another branch was rejected
         causes = [line for line in rejections if "atomic" not in line]
         status = ""
         if rejections:
@@ -560,7 +563,7 @@ class Remote:
         return git_errors.refusal(status, error.err, subject, forced=rejected.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Return whether a branch is at this commit, or has it among its recent commits."""
+        """Return whether this commit is a branch's tip, or one of its recent commits."""
         tip = self.tip(branch)
         if not tip:
             return False
@@ -570,7 +573,7 @@ class Remote:
 
     def child(self, branch: str, parent: str, tree: str) -> str:
         """Return the branch's recent commit with this parent and tree, or "" if there is none. This
-        finds a commit made by an API whose response, with the id, was lost.
+        finds a commit that an API created, but whose id was lost with the response.
         """
         if self.tip(branch) in ("", parent):
             return ""
@@ -626,7 +629,7 @@ class Remote:
         """
 
         def run_at_new_urls() -> Ran:
-            """Run the command, and run it again at each URL that the server redirects to."""
+            """Run the command, and repeat it for each URL that the server redirects to."""
             while True:
                 try:
                     return self._run_logged_in(run)
@@ -645,7 +648,7 @@ class Remote:
         def is_worth_a_retry(error: GitFailed) -> bool:
             """Return whether the server or the connection broke off. If so, log a warning."""
             if isinstance(error, GitEnded):
-                # The server stalled, or it would send too much data again.
+                # The server stalled, or would send too much data again.
                 return False
             problem = git_errors.broke_off(error.err)
             if problem:
@@ -664,7 +667,7 @@ class Remote:
         try:
             return run(env=env)
         except GitFailed as error:
-            # If the environment has changed, a concurrent command has already noticed this.
+            # If the environment has changed, a concurrent command has noticed this already.
             is_first_to_notice = self._env is env
             if is_first_to_notice:
                 if not self._git.sent_too_early(self._url, error):
@@ -674,7 +677,7 @@ class Remote:
 
     @contextmanager
     def _log_transfer(self, purpose: str) -> Iterator[None]:
-        """Log the size and time of the transfer in the block. `purpose` is part of the line.
+        """Log the size and duration of the transfer in the block. `purpose` is part of the line.
 
         The size is that of the packs created since the last transfer. For a push, these are the
         objects that we have committed.
@@ -700,15 +703,15 @@ class Remote:
         """Fetch the refspecs `refs`, or the objects `oids`, and return git's messages.
 
         `depth` is the number of commits to fetch for each ref; 0 means all. `oids` are fetched the
-        way git itself fetches missing objects in a partial clone. `purpose` is for the log, and
-        `meanwhile` is called during the fetch.
+        same way as git itself fetches missing objects in a partial clone. `purpose` is for the log,
+        and `meanwhile` is called during the fetch.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         # Only the first fetch may be too large: later fetches get only new objects.
         may_be_too_large = self._filter == _SMALL and self._size == 0
 
         # If git told the server which commits it has, the server would leave out all of their
-        # objects. The missing objects `oids` are among these.
+        # objects, including the missing objects `oids`.
         negotiation = "noop" if oids else "default"
         argv = ["-c", f"fetch.negotiationAlgorithm={negotiation}", "fetch", "--quiet", "--no-tags"]
         if self._filter:
@@ -736,7 +739,8 @@ class Remote:
     def _too_large(self, messages: str) -> str:
         """Return the reason to stop a transfer if the repository turns out to be large, else "".
 
-        Without its files, a large repository arrives sooner. `messages` are git's so far.
+        Without its files, a large repository arrives sooner. `messages` contains git's messages so
+        far.
         """
         if NO_FILTER in messages:  # the server would send the files anyway
             return ""
@@ -747,8 +751,8 @@ class Remote:
         return ""
 
     def _switch_to_coarser(self, error: GitFailed) -> bool:
-        """After a failed fetch, switch to a coarser request, if the error says that this helps:
-        a coarser filter, complete history, or the other object format. Return whether it does.
+        """After a failed fetch, switch to a coarser request (a coarser filter, complete history, or
+        the other object format) if the error suggests that this helps. Return whether it does.
 
         Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
@@ -778,19 +782,19 @@ class Remote:
     def _missing_branch_error(self, branch: str) -> TaskError:
         """Return the error for a branch that the server does not have.
 
-        Ask the server for more, to give a better hint: there may be a tag of this name, or the
-        repository may be empty. Raises `RepositoryError` if the URL is a web page's.
+        Ask the server for more details, to give a better hint: there may be a tag with this name,
+        or the repository may be empty. Raises `RepositoryError` if the URL is a web page.
         """
         subject = self.subject(branch)
         tag_ref = f"refs/tags/{branch}"
-        # the error as if from git: "couldn't find remote ref"
+        # the same error as for git's own message
         plain_error = git_errors.failure(
             f"fatal: couldn't find remote ref refs/heads/{branch}",
             subject,
         )
         try:
             existing_refs = {ref for _, ref in self.refs(tag_ref, "HEAD")}
-        except TaskError:  # the server does not answer this, so there is no better hint
+        except TaskError:  # the server does not respond to this, so there is no better hint
             return plain_error
         if not existing_refs:
             self._refuse_page(subject)  # raises an error if it is a web page
@@ -806,9 +810,9 @@ class Remote:
         return SourceError(plain_error.message, hint=hint, subject=subject)
 
     def _refuse_page(self, subject: str) -> None:
-        """Raise `RepositoryError` if a repository that seems to be empty is a web page.
+        """Raise `RepositoryError` if a seemingly empty repository is actually a web page.
 
-        Git reads a page of one line as the refs of an empty repository.
+        Git mistakes a one-line page for the refs of an empty repository.
         """
         if split(self._git.url(self._url)).scheme.startswith("http"):
             with suppress(GitFailed):
@@ -818,7 +822,7 @@ class Remote:
 
 def _lacks_objects(messages: str) -> bool:
     """Return whether a push failed because our own git wanted to send objects that were never
-    fetched. `messages` are git's, including the server's (`remote:`).
+    fetched. `messages` contains git's messages, including the server's (`remote:`).
     """
     lines_from_git = [line for line in messages.splitlines() if not line.startswith("remote:")]
     return any(_mentions(line, _NEVER_FETCHED) for line in lines_from_git)
@@ -830,8 +834,8 @@ def _mentions(messages: str, phrases: Collection[str]) -> bool:
 
 
 T = TypeVar("T")
-# At worst: the server rejects requests for single objects; objects are missing from the cache;
-# without the cache, the server rejects the request again.
+# In the worst case, the server rejects requests for single objects, objects are missing from the
+# cache, and without the cache, the server rejects the request again.
 _MOST_RESTARTS = 3
 
 
@@ -840,8 +844,8 @@ def restarted(
     work: Callable[[], T],
     forget: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return the result of `work`. If it raises `StartAgain`, the fetched objects are gone, so call
-    `forget`, and then `work` again.
+    """Return the result of `work`. If `work` raises `StartAgain`, the fetched objects are gone, so
+    call `forget`, and then `work` again.
     """
     for _ in range(_MOST_RESTARTS):
         try:

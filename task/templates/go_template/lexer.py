@@ -288,7 +288,7 @@ def _integer(literal: str) -> int:
     digits = literal.lstrip("+-").replace("_", "").lower()
     # Go, like C, accepts 017 as an octal number, but Python does not
     is_c_octal = digits.isdecimal() and digits.startswith("0")
-    integer = int(digits, 8) if is_c_octal else int(digits, 0)  # 0: the prefix says the base
+    integer = int(digits, 8) if is_c_octal else int(digits, 0)  # 0: the prefix determines the base
     if literal.startswith("-"):
         integer = -integer
     if not -LARGEST - 1 <= integer <= LARGEST:

@@ -186,7 +186,7 @@ class Parser:
         """Return the nodes up to `{{end`, `{{else`, or the end of the text, and the token of that
         kind, which is consumed too.
 
-        Definitions of templates on the way are stored, and are not among the nodes.
+        Template definitions along the way are stored, and are not among the nodes.
         """
         nodes: list[Node] = []
         while True:

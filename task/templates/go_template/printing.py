@@ -331,7 +331,7 @@ class Printf:
             self.sink.add(f"%!{verb}(MISSING)")
         else:
             spec = Spec(flags, width, precision)
-            if verb == "v":  # with this verb, `+` and `#` have another meaning
+            if verb == "v":  # with this verb, `+` and `#` have a different meaning
                 spec = replace(
                     spec,
                     flags=flags.replace("#", "").replace("+", ""),

@@ -53,7 +53,7 @@ class Template:
         """Render the template with the data in at most `steps` steps, and return the result and the
         number of steps it took.
 
-        `missing_key` is what a missing key of a map does, Go's option: "default", "zero", or
+        `missing_key` is Go's option for a key that is missing in a map: "default", "zero", or
         "error". Raises FailedTemplate with the line and operand that failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)

@@ -19,7 +19,7 @@ SHORTCUTS = (
 
 
 class FailedTemplate(Malformed):
-    """A template can be parsed, but fails at run time.
+    """A template that can be parsed failed at run time.
 
     The reason may be an unknown field, an index out of range, or too many steps.
     """
