@@ -217,7 +217,7 @@ def _may_be_unmeasured(path: Path) -> bool:
     """
     return path.name in SLOW | TEXTS or any(
         word in path.read_text()
-        for word in ("mark.slow", "mark.servers", "mark.unmeasured", "@given", "built")
+        for word in ("mark.slow", "mark.servers", "@given", "built")
     )
 
 
@@ -252,8 +252,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
         elif item.path.name in TEXTS:
-            item.add_marker(pytest.mark.unmeasured)
-        elif any(item.get_closest_marker(name) for name in ("slow", "servers", "unmeasured")):
+            item.add_marker(pytest.mark.texts)
+        elif item.get_closest_marker("slow") or item.get_closest_marker("servers"):
             assert _may_be_unmeasured(item.path), (
                 f"{item.path.name}: add it to SLOW, or its slow tests will not run"
             )
