@@ -18,6 +18,7 @@ from bench.far import DELAY, Far, far
 from bench.figure import Figure, NotMeasured, Side
 from bench.git_http import LOGIN, git_http
 from bench.git_ssh import Ssh, git_ssh, user
+from bench.material import App
 from bench.process import Room, room, run
 from bench.repository_size import CLONE, SHOWN
 
@@ -34,30 +35,37 @@ SETTINGS = {"all filters": (), "no tree filters": (("uploadpackfilter.tree.maxDe
 
 
 class Scene:
-    """An Application in a repository on a distant server."""
+    """Applications in a repository on a distant server."""
 
     def __init__(
-        self, where: Room, line: Far, repo: Path, url: str, login: Sequence[str], clone_env: str
+        self,
+        where: Room,
+        line: Far,
+        repo: Path,
+        url: str,
+        login: Sequence[str],
+        clone_env: str,
+        apps: Sequence[App] = ONE,
     ) -> None:
         self.where, self.line, self.repo, self.url = where, line, repo, url
         self._login, self._clone_env = login, clone_env
         self._tags = count(1)
-        self._applications = material.write_manifests(where.folder / "apps.json", ONE, repo)
+        self._applications = material.write_manifests(where.folder / "apps.json", apps, repo)
         text = self._applications.read_text().replace(json.dumps(f"file://{repo}"), f'"{self.url}"')
         self._applications.write_text(text)
 
-    def update(self, tag: str) -> list[str]:
+    def update(self, tag: str, app: App = ONE[0]) -> list[str]:
         """Return the command that sends one event."""
-        return [*event.command(tag, self._applications), *self._login]
+        return [*event.command(tag, self._applications, app.image), *self._login]
 
-    def clone(self, tag: str) -> list[str]:
+    def clone(self, tag: str, app: App = ONE[0]) -> list[str]:
         """Return the command that makes the same change with plain git."""
         work = self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         return [
             "sh",
             "-c",
-            self._clone_env + CLONE.format(url=self.url, work=work, tag=tag, file=ONE[0].override),
+            self._clone_env + CLONE.format(url=self.url, work=work, tag=tag, file=app.override),
         ]
 
     def measure(self, argv: Callable[[str], list[str]]) -> tuple[float, int]:
@@ -95,7 +103,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
             )
 
 
-def over_http(where: Room, line: Far, repo: Path) -> Scene:
+def over_http(where: Room, line: Far, repo: Path, apps: Sequence[App] = ONE) -> Scene:
     """Return a scene with a login, from a file for us, and from Git's credential store for the clone."""
     server = f"http://127.0.0.1:{line.port}"
     name, _, password = LOGIN.partition(":")
@@ -106,7 +114,7 @@ def over_http(where: Room, line: Far, repo: Path) -> Scene:
     store.write_text(f"http://{LOGIN}@127.0.0.1:{line.port}\n")
     helper = "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=credential.helper"
     clone_env = f"export {helper} 'GIT_CONFIG_VALUE_0=store --file={store}'\n"
-    return Scene(where, line, repo, f"{server}/{repo.name}", login, clone_env)
+    return Scene(where, line, repo, f"{server}/{repo.name}", login, clone_env, apps)
 
 
 def over_ssh(where: Room, line: Far, repo: Path, server: Ssh) -> Scene:

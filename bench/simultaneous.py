@@ -1,15 +1,27 @@
-"""Simultaneous runs on one branch, isolated like pods: all of them land, and the history is linear."""
+"""Simultaneous runs on one branch: all of them land, and the history is linear.
+
+20 runs are isolated like pods, each in its own network namespace, with a local repository. 50 runs
+use a Git server 30 ms away (each way), which a namespace could not reach. The 50 runs of a script
+with plain git use the same server, because on a local disk, their time depends on the disk: 3 to
+15 seconds on one machine.
+"""
 
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import event, material
+from bench.far import DELAY, far
 from bench.figure import Figure, NotMeasured, Side
+from bench.git_http import git_http
+from bench.material import App
+from bench.network import over_http
 from bench.process import Room, room, run, start, wait
+from bench.repository_size import SHOWN
 
 RUNS = 20
 CROWD = 50
@@ -17,84 +29,75 @@ CROWD = 50
 ALONE = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--net", "--map-root-user"]
 
 
-class Crowd:
-    """Applications with one image each, in one repository."""
-
-    def __init__(self, where: Room, size: int = RUNS) -> None:
-        self.where = where
-        self.apps = material.apps(size, same_image=False)
-        self.repo = material.repository(where.folder / "repo.git", self.apps)
-        self.files = [
-            material.write_manifests(where.folder / f"{app.name}.json", [app], self.repo)
-            for app in self.apps
-        ]
-
-    def commands(self, tag: str) -> list[list[str]]:
-        """Return one command for each Application, in its own network."""
-        return [
-            [*ALONE, *event.command(tag, file, app.image)]
-            for app, file in zip(self.apps, self.files, strict=True)
-        ]
-
-    def check(self, tag: str, commits: int) -> None:
-        """Stop the measurement unless every run made its own commit, in a linear history."""
-        event.landed(self.repo, self.apps, tag)
-        assert material.git(self.repo, "rev-list", "--count", "main") == str(commits), (
-            "not one commit per run"
-        )
-        assert not material.git(self.repo, "rev-list", "--merges", "main"), (
-            "the history is not linear"
-        )
-
-
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield the time of simultaneous runs, compared with that of sequential runs."""
+    """Yield simultaneous runs, compared with sequential runs."""
     try:
         subprocess.run([*ALONE, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         yield NotMeasured("simultaneous runs", f"each run needs its own network namespace: {error}")
-        return
+    else:
+        yield _isolated()
+    yield _far_away()
+
+
+def _isolated() -> Figure:
+    """Compare runs at the same time with the same runs, one after the other."""
     with TemporaryDirectory() as name:
-        crowd = Crowd(room(Path(name)))
-        in_a_row = sum(run(crowd.where, command).wall for command in crowd.commands("1.0.1"))
-        crowd.check("1.0.1", 1 + RUNS)
-        together = _together(crowd, "1.0.2")
-        crowd.check("1.0.2", 1 + 2 * RUNS)
-        ours = Side(
-            f"unshare --net {event.shown('web-N.json')} &  ({RUNS} at the same time)", together
-        )
-        theirs = Side(f"unshare --net {event.shown('web-N.json')}  ({RUNS} in a row)", in_a_row)
-        yield Figure("20 simultaneous runs", ours, theirs, 3)
-    with TemporaryDirectory() as name:
-        crowd = Crowd(room(Path(name)), CROWD)
-        by_hand = _by_hand(crowd, Path(name) / "clones", "1.0.1")
-        together = _together(crowd, "1.0.2")
-        crowd.check("1.0.2", 1 + 2 * CROWD)
-        ours = Side(
-            f"unshare --net {event.shown('web-N.json')} &  ({CROWD} at the same time)", together
-        )
-        theirs = Side(f"git clone --depth 1, edit, commit, push  ({CROWD} in a row)", by_hand)
-        yield Figure("50 simultaneous runs against plain git", ours, theirs, 4)
+        where = room(Path(name))
+        apps = material.apps(RUNS, same_image=False)
+        repo = material.repository(where.folder / "repo.git", apps)
+        files = [
+            material.write_manifests(where.folder / f"{app.name}.json", [app], repo) for app in apps
+        ]
+
+        def commands(tag: str) -> list[list[str]]:
+            """Return one command for each Application, in its own network."""
+            return [
+                [*ALONE, *event.command(tag, file, app.image)]
+                for app, file in zip(apps, files, strict=True)
+            ]
+
+        in_a_row = sum(run(where, command).wall for command in commands("1.0.1"))
+        _check(repo, apps, "1.0.1", 1 + RUNS)
+        together = _together(where, commands("1.0.2"))
+        _check(repo, apps, "1.0.2", 1 + 2 * RUNS)
+    shown = f"unshare --net {event.shown('web-N.json')}"
+    ours = Side(f"{shown} &  ({RUNS} at the same time)", together)
+    theirs = Side(f"{shown}  ({RUNS} in a row)", in_a_row)
+    return Figure(f"{RUNS} simultaneous runs", ours, theirs, 3)
 
 
-def _by_hand(crowd: Crowd, folder: Path, tag: str) -> float:
-    """Make the changes with a script, once per Application and without concurrency, and return the seconds."""
-    folder.mkdir()
+def _far_away() -> Figure:
+    """Compare runs at the same time with a script that is run as often, one after the other."""
+    with TemporaryDirectory() as name, ExitStack() as opened:
+        where = room(Path(name))
+        apps = material.apps(CROWD, same_image=False)
+        (where.folder / "served").mkdir()
+        repo = material.repository(where.folder / "served" / "repo.git", apps)
+        line = opened.enter_context(far(opened.enter_context(git_http(repo.parent))))
+        scene = over_http(where, line, repo, apps)
+        by_script = sum(run(where, scene.clone("1.0.1", app)).wall for app in apps)
+        _check(repo, apps, "1.0.1", 1 + CROWD)
+        together = _together(where, [scene.update("1.0.2", app) for app in apps])
+        _check(repo, apps, "1.0.2", 1 + 2 * CROWD)
+    distance = f"{DELAY * 1000:.0f} ms each way"
+    ours = Side(f"{event.shown()} &  ({CROWD} at the same time, {distance})", together)
+    theirs = Side(f"{SHOWN}  ({CROWD} in a row)", by_script)
+    return Figure(f"{CROWD} simultaneous runs against plain git", ours, theirs, 2)
+
+
+def _check(repo: Path, apps: Sequence[App], tag: str, commits: int) -> None:
+    """Stop unless every run made its own commit in a linear history."""
+    event.landed(repo, apps, tag)
+    assert material.git(repo, "rev-list", "--count", "main") == str(commits), (
+        "not one commit per run"
+    )
+    assert not material.git(repo, "rev-list", "--merges", "main"), "the history is not linear"
+
+
+def _together(where: Room, commands: Sequence[list[str]]) -> float:
+    """Start all commands at once, wait for them, and return the seconds."""
     began = time.perf_counter()
-    for app in crowd.apps:
-        clone = folder / app.name
-        material.git(folder, "clone", "--quiet", "--depth=1", f"file://{crowd.repo}", str(clone))
-        (clone / f"by-hand-{app.name}").write_text(tag)
-        material.git(clone, "add", "--all")
-        identity = ("-c", "user.name=Bench", "-c", "user.email=bench@example.com")
-        material.git(clone, *identity, "commit", "--quiet", "--message", f"Update {app.name}")
-        material.git(clone, "push", "--quiet", "origin", "HEAD:main")
-    return time.perf_counter() - began
-
-
-def _together(crowd: Crowd, tag: str) -> float:
-    began = time.perf_counter()
-    running = [start(crowd.where, command) for command in crowd.commands(tag)]
-    for one in running:
-        wait(one)
+    for running in [start(where, command) for command in commands]:
+        wait(running)
     return time.perf_counter() - began
