@@ -294,7 +294,7 @@ def test_auto_merge_merges_an_approved_pull_request(scene: Scene) -> None:
 
 
 def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
-    """The exit code sets the status, as in a workflow. A hold begins while it is open."""
+    """The exit code sets the status, as in a workflow. A hold is set with the request open."""
     rule = {"rule_name": "main", "enable_push": True, "enable_status_check": True}
     scene.person("POST", "branch_protections", {**rule, "status_check_contexts": ["check"]})
     pull = scene.proposed_by_hand("1.1.0")
