@@ -129,7 +129,7 @@ def test_a_sync_window_in_the_cluster_ends_the_wait_and_states_its_end() -> None
 
 
 def test_no_further_projects_are_requested_after_a_timeout() -> None:
-    """Each response only adds detail to a message, but may take a minute, for many projects."""
+    """Each response only adds detail to a message, but may take a minute per project."""
     asked = []
 
     class Slow:

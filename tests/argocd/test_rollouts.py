@@ -282,7 +282,9 @@ def test_a_late_difference_prevents_a_premature_success(argo_cd: ArgoCDServer) -
     assert ends(rollouts(argo_cd, pace=Pace(limit=25)))[-1][0] == "timed-out"
 
 
-def test_a_comparison_in_the_second_of_the_sync_is_requested_again(argo_cd: ArgoCDServer) -> None:
+def test_a_comparison_in_the_same_second_as_the_sync_is_requested_again(
+    argo_cd: ArgoCDServer,
+) -> None:
     argo_cd.add(OLD_STATE, *[SAME_SECOND] * 6, LATER)
     assert ends(rollouts(argo_cd))[-1][0] == "synced-and-healthy"
     assert len([one for one in argo_cd.asked("GET", "/web") if "refresh" in one.query]) > 1

@@ -323,7 +323,7 @@ def test_a_change_without_tracked_versions_among_thousands_of_files_passes_in_tw
     scene.change({path: "words: 1\n"})
     scene.clone(branch="change")
     began = _children_seconds()
-    # every version would need the registry, which does not answer
+    # every version would need the registry, which does not respond
     result = scene.check("--output", "text", "--registry-check", "always")
     used = _children_seconds() - began
     assert (result.code, result.stdout.count("\n") + result.stderr.count("\n")) == (0, 1)

@@ -136,7 +136,7 @@ class OurCommits:
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("strategy", TAGS)
-def test_every_commit_of_ours_passes_the_check(strategy: str, direct: bool) -> None:
+def test_each_of_our_commits_passes_the_check(strategy: str, direct: bool) -> None:
     judged = seed = 0
     while judged < COMMITS:
         history = OurCommits(strategy, direct, seed)

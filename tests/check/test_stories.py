@@ -705,7 +705,7 @@ def test_a_change_passes_with_a_warning_if_no_applications_were_read() -> None:
     assert "no Application with an image-list was found" in problem.message
 
 
-def test_a_change_passes_if_one_of_two_applications_on_the_entry_admits_it() -> None:
+def test_a_change_passes_if_one_of_two_applications_with_the_entry_admits_it() -> None:
     shared = manifest_of(
         "b",
         lambda item: item["spec"]["source"].update(path="apps/a"),

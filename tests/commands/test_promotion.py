@@ -119,7 +119,7 @@ def test_repeating_a_promotion_changes_nothing() -> None:
 
 
 def four() -> Stages:
-    """Two Applications with two stages each."""
+    """Return two Applications with two stages each."""
     return Stages(
         *(
             of_stage(f"{stage}/{name}")

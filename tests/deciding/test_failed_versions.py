@@ -160,7 +160,7 @@ def test_a_failed_image_needs_a_version(text: str) -> None:
 
 
 def undone(scene: Story, tag: str) -> None:
-    """A run with `--wait --on-failure rollback` whose rollout fails."""
+    """Run with `--wait --on-failure rollback` and a failing rollout."""
 
     def follow(landed: Sequence[LandedApplication]) -> Followed:
         scene.follow = lambda _landed: Followed()

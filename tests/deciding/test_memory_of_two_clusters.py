@@ -30,7 +30,7 @@ def web(path: str, target: str) -> dict[str, Any]:
 
 
 def folders() -> Pair:
-    """Each cluster has its own folder."""
+    """Return stories in which each cluster has its own folder."""
     branch = Branch(
         {f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")}
     )
@@ -41,7 +41,7 @@ def folders() -> Pair:
 
 
 def chart() -> Pair:
-    """One chart with a values file per cluster."""
+    """Return stories with one chart and a values file per cluster."""
     branch = Branch({"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES})
     staging, prod = (
         Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod")

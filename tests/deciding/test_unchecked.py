@@ -69,7 +69,7 @@ def test_a_warning_names_the_unknown_fact_and_a_remedy(
 
 
 def test_only_decisions_that_needed_the_fact_get_a_warning() -> None:
-    """Each decision can see the answers to all questions of the run."""
+    """Each decision has access to the results of all queries in the run."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
     story.others, story.answer = [application("api", URL)], DOWN
@@ -93,7 +93,7 @@ def test_content_that_does_not_match_its_digest_is_an_error(
     assert report.commits == ()
 
 
-def test_a_complete_answer_causes_no_warning() -> None:
+def test_a_complete_result_causes_no_warning() -> None:
     assert unchecked(Answer(), ["platforms"], SUB) is None
     assert unchecked(None, ["platforms"], SUB) is None
 

@@ -172,7 +172,7 @@ def test_a_snapshot_of_a_tree_includes_manifests_in_subfolders(store: BareReposi
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "apps/run.yaml"])
 @pytest.mark.parametrize("want", ["folder", "tree"])
-def test_a_folder_place_that_is_a_file_reads_that_file(
+def test_a_file_at_the_path_of_a_requested_folder_is_read(
     store: BareRepository, path: str, want: str
 ) -> None:
     files = store.snapshot("main", [Place(path, want)]).files  # type: ignore[arg-type]

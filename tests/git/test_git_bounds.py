@@ -85,7 +85,7 @@ def test_messages_of_git_reveal_which_bound_was_exceeded(words: str, why: str) -
 
 
 def test_a_stricter_limit_of_the_step_stays() -> None:
-    """With `ulimit -f` in the step, the disk is full, and the server has not sent too much."""
+    """If `ulimit -f` in the step is stricter, the error means a full disk, not a flood of data."""
     code = """
 import resource
 from task.processes import Bounds

@@ -372,7 +372,7 @@ def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
         ),
     ],
 )
-def test_a_server_that_answered_is_not_reported_as_unreachable(said: str, words: str) -> None:
+def test_a_server_that_responded_is_not_reported_as_unreachable(said: str, words: str) -> None:
     assert words in failure(said, "x").message
     assert words in broke_off(said)
 

@@ -35,7 +35,7 @@ def ssh_key(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def keyring() -> Iterator[dict[str, str]]:
-    """A keyring with one key, to check signatures. Its path is short, because sockets need that."""
+    """Yield a keyring with one key to check signatures. Its path is short, as sockets require."""
     needs("gpg")
     folder = Path(tool("mktemp", "-d", "/tmp/gpg-XXXXXX").strip())
     env = {"GNUPGHOME": str(folder)}

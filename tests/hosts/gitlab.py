@@ -53,7 +53,7 @@ def gitlab(
     for name, value in inputs.items():
         if not isinstance(
             value, str
-        ):  # as gitlab-ci-local has it (tests/real), and GitLab: an input's type is string
+        ):  # as in gitlab-ci-local (tests/real) and GitLab: an input's type is string
             raise Refused(f"`{name}` input: provided value is not a string")
     values = values_of([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
     for name, value in values.items():

@@ -146,7 +146,7 @@ def test_each_command_works_from_the_form_of_each_host(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_mistyped_tag_is_not_written_if_no_registry_answers(
+def test_a_mistyped_tag_is_not_written_if_no_registry_responds(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")

@@ -41,7 +41,7 @@ def of_kind(path: Path) -> str:
 
 @pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
 def test_artifact_hub_accepts_the_repository_file(path: Path) -> None:
-    """Its owner is whoever adds it. An owner in the file would be an email address; we have none."""
+    """Its owner is whoever adds it. An owner in the file is an email address; we have none."""
     (document,) = documents(path)
     assert problems("artifacthub-repo", document) == []
     assert set(document) <= {"ignore", "repositoryID"}

@@ -367,7 +367,7 @@ def test_locks_and_timeouts_are_left_to_the_caller() -> None:
 
 
 def test_argo_declares_the_report_artifact_as_optional() -> None:
-    """Argo fails a step whose artifact it cannot store, as on an installation without a repository."""
+    """Argo fails a step if it cannot store its artifact, and by default, it has no repository."""
     assert parameters("argo")["report"] == "false"
     (artifact,) = leaf()["outputs"]["artifacts"]
     assert artifact["optional"] is True

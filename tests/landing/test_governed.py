@@ -326,7 +326,7 @@ def test_an_empty_config_changes_nothing() -> None:
     assert subs[0].wishes == Wishes()
 
 
-def test_the_state_of_a_folder_named_config_is_stored_beside_the_config() -> None:
+def test_the_state_of_a_folder_named_config_is_stored_next_to_the_config() -> None:
     (sub, *_) = subscriptions()
     for home in ("config", "config/web"):
         path = state_path(replace(sub, home=home))

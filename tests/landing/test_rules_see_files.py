@@ -32,7 +32,7 @@ def rule(wish: str) -> str:
 
 
 def scene(config: str, where: str) -> Story:
-    """The story of an Application with a folder of manifests for each cluster."""
+    """Return the story of an Application with a folder of manifests for each cluster."""
     given = {"write_back_target": where or "manifests"}
     app = application("a", URL, update_strategy="newest-build", **given)
     source = {"repoURL": URL, "path": "clusters", "targetRevision": "main"}

@@ -21,7 +21,7 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """Return Applications as found in manifests, or in a cluster with some only read as metadata."""
+    """Return Applications as read from manifests, or from a cluster (some only as metadata)."""
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 

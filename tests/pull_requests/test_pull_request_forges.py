@@ -1,4 +1,4 @@
-"""Pull requests by the command on every forge: opened, unchanged, updated, merged, closed, failed."""
+"""Pull requests on every forge: opened, unchanged, updated, merged, closed, and failed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -57,7 +57,7 @@ def story(scene: Scene) -> None:
 
 
 def closed(scene: Scene) -> None:
-    """Close a request. It is not opened again for the same build, but a newer build opens another."""
+    """Close a request. The same build does not open it again, but a newer build opens another."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
@@ -84,7 +84,7 @@ def closed_and_branch_deleted(scene: Scene) -> None:
 
 
 def branch_deleted(scene: Scene) -> None:
-    """Delete the branch. It is restored with its request, or with a new one if the forge closed that."""
+    """Delete the branch. It comes back with its request, or with a new one if that was closed."""
     scene.event(f"{WEB}:1.1.0")
     scene.delete()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
@@ -120,8 +120,8 @@ def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
     play(scene)
 
 
-# tests/support/forge_plays.py covers the client of each forge. These tests use a forge that keeps the
-# request of a deleted branch, and the forge that closes it.
+# tests/support/forge_plays.py covers the client of each forge. These tests use a forge that keeps
+# the request of a deleted branch, and the forge that closes it.
 @pytest.mark.parametrize("scene", variants(["github"], at_night=["gitea"]), indirect=True)
 @pytest.mark.parametrize(
     "play",
@@ -136,7 +136,7 @@ def test_closed_and_merged_pull_requests_are_handled_on_github_and_gitea(
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
 def test_a_renamed_repository_gets_its_pull_request_at_the_new_address(scene: Scene) -> None:
-    """Git follows the redirect in a push, and so do we in a proposal. A warning has the new address."""
+    """Git follows the redirect in a push, and so do we. A warning has the new address."""
     assert isinstance(scene.server, Gitea)
     scene.server.old_names = {"old"}
     old, new = f"{scene.server.url}/{OWNER}/old", f"{scene.server.url}/{OWNER}/{REPO}"

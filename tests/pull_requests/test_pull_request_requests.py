@@ -28,8 +28,8 @@ class HttpScene(Scene):
         return [*given, *login, "--git-credentials-url", f"{self.server.url}/"]
 
 
-# Forge, branch, requests for a new pull request, and for a newer build. These forges need the fewest
-# and the most (see tests/forges/test_forge_requests.py). For HEAD, the branch must be looked up.
+# Forge, branch, requests for a new pull request, and for a newer build. These forges need the
+# fewest and the most (see tests/forges/test_forge_requests.py). For HEAD, the branch is looked up.
 ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 11)]
 
 

@@ -382,7 +382,7 @@ def test_the_next_pull_request_starts_from_the_new_base(
 def test_a_merge_just_before_the_push_leads_to_a_new_pull_request(
     scene: Scene, server: GitHub
 ) -> None:
-    """The rest is decided and proposed on the new tip. Otherwise, it would conflict with the merge."""
+    """The rest is decided and proposed on the new tip, to avoid a conflict with the merge."""
     scene.event(f"{WEB}:1.1.0")
     first = server.branches[scene.head]
 
@@ -454,7 +454,7 @@ def test_a_pull_request_on_top_of_a_commit_by_a_person_lists_all_changes(
 def test_an_update_is_carried_over_after_the_forge_was_down(
     scene: Scene, server: GitHub, after_a_closed_one: bool
 ) -> None:
-    """The forge was down when the branch was pushed. The next event for another image includes it."""
+    """The forge was down after the push. The next event for another image includes the update."""
     if after_a_closed_one:
         scene.event(f"{WEB}:1.1.0")
         scene.decline()

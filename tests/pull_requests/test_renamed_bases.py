@@ -200,7 +200,7 @@ def test_a_hold_and_its_deferred_update_follow_a_renamed_default_branch(tmp_path
 
 
 def test_a_release_right_after_a_rename_ends_the_hold(scene: Scene) -> None:
-    """Nothing remains to remember, so there is no new memory branch. The old one is still deleted."""
+    """Nothing is remembered, so there is no new memory branch. The old one is still deleted."""
     scene.call("hold", "a", "--reason", "INC-42")
     renamed(scene)
     assert "released" in scene.call("release", "a").stdout

@@ -97,7 +97,7 @@ class KubernetesServer:
 
 @contextmanager
 def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
-    """Yield a server with Applications, ImageUpdaters, and the namespaces `argocd`, `team`, `ci`."""
+    """Yield a server that knows Applications and ImageUpdaters, with `argocd`, `team`, and `ci`."""
     etcd, apiserver = installed("bin/etcd"), installed("bin/kube-apiserver")
     client, peer, port = free_port(), free_port(), free_port()
     store = [

@@ -212,7 +212,7 @@ def checked(
 ) -> "subprocess.CompletedProcess[str]":
     """Run the workflow on an event, in a checkout like that of `actions/checkout`: one commit.
 
-    act does not run `actions/checkout` for its own repository, and uses the action from this folder.
+    act does not run `actions/checkout` for its own repository, and uses the local action.
     """
     root = scene.checkout("/project", sha) / "project"
     (root.parent / "event.json").write_text(json.dumps(event))

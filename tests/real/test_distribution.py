@@ -136,7 +136,7 @@ def test_a_scan_finds_the_newest_of_many_pages_of_tags(registry: str, tmp_path: 
 
 
 def test_a_push_notification_becomes_a_commit(tmp_path: Path) -> None:
-    """Each body starts a run, as with a trigger: the layers, the manifests, and finally the index."""
+    """Each body starts a run, as with a trigger: layers, manifests, and finally the index."""
     folder = tmp_path / "registry"
     folder.mkdir()
     with serving(Listener()) as listener:

@@ -294,7 +294,7 @@ def test_auto_merge_merges_an_approved_pull_request(scene: Scene) -> None:
 
 
 def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
-    """The status comes from the exit code, as in a workflow. A hold is set while the request is open."""
+    """The exit code sets the status, as in a workflow. A hold is set with the request open."""
     rule = {"rule_name": "main", "enable_push": True, "enable_status_check": True}
     scene.person("POST", "branch_protections", {**rule, "status_check_contexts": ["check"]})
     pull = scene.proposed_by_hand("1.1.0")
@@ -313,7 +313,7 @@ def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
 
 
 def test_declining_or_releasing_a_proposed_rollback_ends_its_hold(scene: Scene) -> None:
-    """A rollback waits with its hold. If declined, nothing is held. If released, the rollback stays."""
+    """A rollback waits with its hold. Declining it ends both. Releasing it keeps the rollback."""
     scene.run(image=f"{WEB}:1.5.0")
     scene.by_hand("rollback", "--to", "1.0.0")
     assert scene.proposed("1.6.0").json["decisions"][0]["rule"] == "held"

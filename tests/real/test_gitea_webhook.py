@@ -60,7 +60,7 @@ class Scene:
 def test_a_push_to_the_package_registry_becomes_a_commit(
     gitea: GiteaServer, listener: Listener, tmp_path: Path
 ) -> None:
-    """Each body starts a run, as with a trigger: the platforms' manifests, and finally the index."""
+    """Each body starts a run, as with a trigger: platform manifests, and finally the index."""
     scene = Scene(gitea, tmp_path)
     parts = [image("linux/amd64"), image("linux/arm64/v8")]
     scene.push("1.1.0", index(parts, extra=[attestation(parts[0])]))

@@ -1,4 +1,4 @@
-"""A real registry: Debian's docker-registry, with and without logins and TLS, filled by skopeo."""
+"""A real registry, Debian's docker-registry: open, with logins, and over TLS."""
 
 import subprocess
 from collections.abc import Iterator

@@ -693,7 +693,7 @@ def test_only_related_hosts_may_receive_a_login(
 def test_a_login_is_sent_to_a_token_server_with_the_same_configured_login(
     servers: Callable[..., RegistryApi],
 ) -> None:
-    """The config file or the option must name it with that login. Its own login is not sent elsewhere."""
+    """Docker's config file or the option must name the token server, with the registry's login."""
     for theirs, told in ((PASSWORD, True), ("another", False)):
         one, other = servers(), servers("localhost")
         other.users = {"ci": PASSWORD}

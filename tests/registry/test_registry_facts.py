@@ -340,7 +340,7 @@ def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> 
     notes["platform"] = {
         "os": "linux",
         "architecture": "mips",
-    }  # only the annotation shows what it is
+    }  # only the annotation shows it
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
     extra = [
         (seen, notes),

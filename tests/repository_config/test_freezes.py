@@ -25,7 +25,7 @@ NIGHTLY = ("30 2 * * *", "1h", BERLIN)
 
 
 def test_the_next_window_is_after_now_even_in_the_second_half_of_a_repeated_hour() -> None:
-    """On 2026-10-25, 02:10 occurs twice. At the second 02:10, the 02:30 window has already begun."""
+    """On 2026-10-25, 02:10 occurs twice. At the second one, the 02:30 window has already begun."""
     schedule, _, zone = NIGHTLY
     assert next_start(schedule, zone_of(zone), "2026-10-25T00:10:00Z") == "2026-10-25T00:30:00Z"
     assert next_start(schedule, zone_of(zone), "2026-10-25T01:10:00Z") == "2026-10-26T01:30:00Z"
@@ -51,7 +51,7 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         (NIGHTLY, "2026-03-29T00:59:59Z", None),
         (NIGHTLY, "2026-03-29T01:00:00Z", ("2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z")),
         (NIGHTLY, "2026-03-29T02:00:00Z", None),
-        # 02:30 occurs twice on 2026-10-25: the window begins at the first, and has ended by the second.
+        # 02:30 occurs twice on 2026-10-25: the window begins at the first and ends at the second.
         (NIGHTLY, "2026-10-25T00:30:00Z", ("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z")),
         (NIGHTLY, "2026-10-25T01:15:00Z", ("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z")),
         (NIGHTLY, "2026-10-25T01:30:00Z", None),
@@ -66,7 +66,7 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         (("0 9 * * *", "1h", "Asia/Kolkata"), "2026-11-22T03:30:00Z", ("2026-11-22T03:30:00Z", "2026-11-22T04:30:00Z")),
         (("0 9 30 12 *", "1h", "Pacific/Apia"), "2011-12-30T19:30:00Z", None),
         (("0 0 30 2 1,*", "1d", "UTC"), "2026-11-22T12:00:00Z", None),  # never begins
-        # As in Argo CD's cron (robfig/cron 3.0.1): one of the two day fields has to match, unless one is `*`.
+        # As in Argo CD's cron (robfig/cron 3.0.1): one day field has to match, unless one is `*`.
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-23T12:00:00Z", ("2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z")),
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-25T12:00:00Z", ("2026-11-25T00:00:00Z", "2026-11-26T00:00:00Z")),
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-24T12:00:00Z", None),

@@ -306,7 +306,7 @@ freezes:
 
 
 def test_all_mistakes_are_reported_together() -> None:
-    """Consequences of a mistake are not reported: a misspelled key is not also reported as missing."""
+    """Consequences of a mistake are not reported: a misspelled key is not called missing, too."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
         (int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes
