@@ -253,6 +253,7 @@ SENT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "case"), SENT)
 def test_each_registry_payload_produces_at_most_one_commit(form: str, case: dict[str, Any]) -> None:
     registry = "registry.example:5000" if form == "nexus" else ""

@@ -628,6 +628,7 @@ ALARMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_annotations_that_image_updater_accepts_cause_no_warnings(case: dict[str, Any]) -> None:
     annotations = {key: value.strip() for key, value in case["input"]["annotations"].items()}

@@ -135,6 +135,7 @@ def rollout(scene: Story, number: int) -> Callable[[], None]:
     return fail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["newest-build", "semver"])
 @pytest.mark.parametrize("order", [*permutations((1, 2)), *permutations((1, 2, 3))])
 def test_a_series_of_failing_builds_ends_at_the_version_before_them(

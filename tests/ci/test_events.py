@@ -61,6 +61,7 @@ def test_a_push_event_names_its_image(case: tuple[str, dict[str, Any]], given: s
         assert [event.at for event in found.pushes] == [one["at"]] * len(one["images"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OTHERS, ids=map(named, OTHERS))
 def test_events_other_than_pushes_of_tagged_images_are_skipped(
     case: tuple[str, dict[str, Any]],
@@ -72,6 +73,7 @@ def test_events_other_than_pushes_of_tagged_images_are_skipped(
     assert all(found.passed_over)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=map(named, CASES))
 def test_every_event_matches_exactly_one_format(case: tuple[str, dict[str, Any]]) -> None:
     payload = case[1]["payload"]

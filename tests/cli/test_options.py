@@ -137,6 +137,7 @@ NEEDED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", all_options(), ids=name_of)
 def test_every_option_can_be_set_by_flag_or_variable(one: TyperParam) -> None:
     name = name_of(one)
@@ -175,6 +176,7 @@ def test_blank_values_count_as_not_given(blank: str, monkeypatch: pytest.MonkeyP
     assert read("run") == Settings("run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
 def test_a_flag_wins_over_its_variable(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
     text, expected = with_value(one)
@@ -230,6 +232,7 @@ def test_the_last_value_of_a_repeated_option_wins() -> None:
     assert read("run", "--tag", "1", "--tag=2", "--atomic", "--no-atomic").event.tag == "2"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from([one for one in options_of("run") if not takes_many(one)]), max_size=6)
 )

@@ -49,6 +49,7 @@ def build(of: Story, tag: str, digest: str, *, verify: bool = False, check: str 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["auto", "always"])
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("demand", [SIGNATURES, PROVENANCE])

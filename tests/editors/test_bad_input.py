@@ -37,6 +37,7 @@ def file_of(kind: TargetKind) -> str:
     return FILE_OF.get(kind, PATHS[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "text",

@@ -75,6 +75,7 @@ def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yaml_tree._cached_parse.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_parser_in_python")
 def test_all_golden_folders_pass_without_libyaml() -> None:
     for folder in FOLDERS:

@@ -260,6 +260,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), ROWS)
 def test_the_stand_in_responds_like_gitea(name: str, number: int) -> None:
     record = records(name)[number]

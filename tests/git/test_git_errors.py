@@ -449,6 +449,7 @@ def test_no_login_and_no_control_character_is_shown() -> None:
     assert str(error).isprintable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
 @pytest.mark.parametrize("words", ENDLESS)
 def test_long_lines_are_processed_quickly(words: str, length: int) -> None:

@@ -81,6 +81,7 @@ def test_full_objects_are_listed_if_requested_or_if_metadata_is_unsupported(
     assert all("spec" in one for one in reach(api).list(client.APPLICATIONS))
 
 
+@pytest.mark.slow
 def test_compressed_responses_are_requested(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=16_000) for n in range(100)))
     list(reach(api).list(client.APPLICATIONS, full=True))
@@ -191,6 +192,7 @@ def test_an_invalid_continue_token_restarts_the_list(api: KubernetesApi) -> None
     assert sorted([*names([first]), *names(found)]) == expected
 
 
+@pytest.mark.slow
 def test_an_oversized_page_is_requested_in_smaller_pages(api: KubernetesApi) -> None:
     many(api, 8)
     api.add(APPLICATIONS, *(cluster_application(f"big-{n}", padding=400_000) for n in range(8)))
@@ -198,6 +200,7 @@ def test_an_oversized_page_is_requested_in_smaller_pages(api: KubernetesApi) -> 
     assert {one.query["limit"] for one in api.asked} >= {"25", "3"}
 
 
+@pytest.mark.slow
 def test_full_objects_are_listed_in_pages_of_limited_size(
     api: KubernetesApi,
 ) -> None:

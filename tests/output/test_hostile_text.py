@@ -92,6 +92,7 @@ def test_plain_text_contains_no_dangerous_sequences(evil: Report) -> None:
     assert dangers(plain(as_json(replace(evil, decisions=(), problems=())))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [24, 60, 120])
 def test_a_table_contains_no_dangerous_sequences(
     evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]
@@ -128,6 +129,7 @@ def test_json_contains_no_dangerous_sequences_and_keeps_its_value(evil: Report) 
     assert dangers(repositories(evil)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 @pytest.mark.parametrize("person", [True, False])
 def test_a_log_contains_no_dangerous_sequences(text: str, form: str, person: bool) -> None:

@@ -68,6 +68,7 @@ def test_invalid_config_files_are_rejected_without_showing_secrets(text: str) ->
     assert "s3cret" not in refused.value.message
 
 
+@pytest.mark.slow
 def test_many_hosts_with_one_login_are_read_quickly() -> None:
     """2,000 hosts once took 25 seconds and 511 MB, because each host had a set of all hosts."""
 

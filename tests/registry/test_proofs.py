@@ -235,6 +235,7 @@ def bundle(
 FULL: dict[str, Any] = {"source_repository": WEB, "ref": "refs/heads/main", "workflow": RELEASE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "predicate", "asked", "proof"),
     [
@@ -403,6 +404,7 @@ LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("predicate", "why", "how"), [one[1:] for one in LAW], ids=[one[0] for one in LAW]
 )

@@ -357,6 +357,7 @@ BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -187,6 +187,7 @@ def test_an_empty_message_is_replaced_with_the_default_of_image_updater(template
     )
 
 
+@pytest.mark.slow
 def test_a_template_can_loop_over_many_changes() -> None:
     apps = [
         changes_of(f"a{n}", change(old=str(n)), change("nginx", str(n), "2")) for n in range(5000)

@@ -118,6 +118,7 @@ def test_the_deepest_template_allowed_runs() -> None:
     assert parse(template).render({}) == "1"
 
 
+@pytest.mark.slow
 def test_more_steps_can_be_allowed_for_more_data() -> None:
     data = {"Images": [{"Name": "a"}] * 60_000}
     template = parse("{{range .Images}}{{.Name}}{{end}}")
