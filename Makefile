@@ -26,9 +26,8 @@ check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests 
 	$(BIN)/python -m scripts.house
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not hypothesis and not servers and not real" $(ARGS)
 
-# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`. Tests of texts
-# and tests with random inputs (`hypothesis`) never are: other tests reach the same lines. Slow tests often wait for
-# something. Meanwhile, the measured tests use the processors.
+# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`, and tests of
+# texts never. Slow tests often wait for something. Meanwhile, the measured tests use the processors.
 test: .venv/.dev .cache/rewritten ## run all tests with coverage (with CI=true, a missing component is a failure)
 	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) measured unmeasured
 
@@ -43,12 +42,12 @@ test: .venv/.dev .cache/rewritten ## run all tests with coverage (with CI=true, 
 measured:
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
-	nice -n 3 $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (texts or hypothesis or slow or servers))" $(ARGS)
+	nice -n 3 $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (texts or slow or servers))" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 unmeasured:
-	$(BIN)/python -m pytest --numprocesses auto -m "not real and not measured and (texts or hypothesis or slow or servers)" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto -m "not real and not measured and (texts or slow or servers)" $(ARGS)
 
 test-real: .venv/.dev ## run tests with real servers and CI runners (Kubernetes, Gitea, act, ...), which are built once
 	tests/real/install
