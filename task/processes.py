@@ -220,12 +220,12 @@ class Bounds:
 
     @property
     def too_much_pack(self) -> str:
-        """The reason why a transfer was stopped: its packs are too large."""
+        """The reason why a transfer was stopped: too much pack data."""
         return f"it sent more than {_size_in_words(self.pack)} of pack data"
 
     @property
     def too_many_messages(self) -> str:
-        """The reason why a command was stopped: its output is too long."""
+        """The reason why a command was stopped: too much output."""
         return f"it sent more than {_size_in_words(self.messages)} of refs and messages"
 
 
