@@ -1,4 +1,6 @@
-"""The properties of each command. Other modules check these properties instead of a command's name."""
+"""The properties of each command. Other modules check these properties instead of a
+command's name.
+"""
 
 from __future__ import annotations
 

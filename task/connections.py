@@ -181,7 +181,9 @@ def _context_with(more_ca: str) -> ssl.SSLContext:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Return whether the connection could not be opened at all, judging by the cause of the error."""
+    """Return whether the connection could not be opened at all, judging by the cause of
+    the error.
+    """
     cause = error.args[0] if error.args else None  # requests wraps the error from urllib3 …
     reason = getattr(cause, "reason", cause)  # … which may wrap the error from the connection
     return isinstance(

@@ -209,7 +209,9 @@ class RegistryAccessError(RegistryError):
 
 
 class TamperedError(RegistryError):
-    """The bytes in a registry's response do not match their digest: they have been tampered with."""
+    """The bytes in a registry's response do not match their digest: they have been
+    tampered with.
+    """
 
 
 class SourceDownError(SourceError):

@@ -64,7 +64,9 @@ class Response:
         return data if isinstance(data, dict) else {}
 
     def text(self, size: int = 300) -> str:
-        """Return the start of the body, at most `size` printable characters, to quote in a message."""
+        """Return the start of the body, at most `size` printable characters, to quote in a
+        message.
+        """
         text = self.body[: size * 4].decode("utf-8", "replace")
         return blanked(text)[:size].strip()
 

@@ -678,7 +678,9 @@ class Subscription(Tracked):
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:
-        """The fields that identify the subscription. The repository's config does not change them."""
+        """The fields that identify the subscription. The repository's config does not
+        change them.
+        """
         return self.application.key, self.entry.text, self.repo, self.target, self.path
 
 

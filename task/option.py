@@ -156,7 +156,9 @@ def author_name(given: Given) -> str:
 
 
 def author_email(given: Given) -> str:
-    """Return an email address, or "" if none is set. The repository's config may then provide one."""
+    """Return an email address, or "" if none is set. The repository's config may then
+    provide one.
+    """
     text = one_text(given)
     if text and not is_address(text):
         raise given.wrong(
@@ -211,7 +213,9 @@ def every_choice(given: Given) -> tuple[str, ...]:
 
 
 def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
-    """Return each `KEY=VALUE` value as a (key, value) pair. A variable contains one pair per line."""
+    """Return each `KEY=VALUE` value as a (key, value) pair. A variable contains one pair
+    per line.
+    """
     pairs = []
     for text in every_line(given):
         key, _, value = map(str.strip, text.partition("="))

@@ -516,7 +516,9 @@ class Watch:
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
-        """Wait until the command has exited. Its exit code remains available from `running.wait()`."""
+        """Wait until the command has exited. Its exit code remains available from
+        `running.wait()`.
+        """
         # a pollable pidfd, which exists since Linux 5.3, but not on macOS
         handle: int | None = None
         with suppress(AttributeError, OSError):

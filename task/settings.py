@@ -185,7 +185,9 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class ScopeOptions:
-    """Which Applications to consider, and the defaults for settings that no annotation specifies."""
+    """Which Applications to consider, and the defaults for settings that no annotation
+    specifies.
+    """
 
     selector: str = FIND.text(
         "Consider only Applications with matching labels, such as a=b,c!=d,e,!f.",
@@ -441,7 +443,9 @@ class RegistryOptions:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """The signature that an image must have: by a key, or by an identity that an issuer confirms."""
+    """The signature that an image must have: by a key, or by an identity that an issuer
+    confirms.
+    """
 
     verify: str = REGISTRY.text(
         "Write only images with a cosign signature by one of the public keys in this file, and pin"

@@ -48,7 +48,9 @@ _IN_GLOB = {
 
 
 def is_name(text: str) -> bool:
-    """Return whether this can be the name of a commit author. Git puts the address between < and >."""
+    """Return whether this can be the name of a commit author. Git puts the address between
+    < and >.
+    """
     has_brackets = "<" in text or ">" in text
     return text.isprintable() and not has_brackets
 

@@ -84,7 +84,9 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """Return `scheme://host[:port]` in lowercase, without credentials or the scheme's default port."""
+    """Return `scheme://host[:port]` in lowercase, without credentials or the scheme's
+    default port.
+    """
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 

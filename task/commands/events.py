@@ -43,7 +43,9 @@ _NOT_IN_REGISTRY = Verdict("refuse", "not-in-registry", "the registry has no suc
 
 @dataclass(frozen=True)
 class Checked:
-    """An event for a subscription, and the outcome of checking the event's image with the registry."""
+    """An event for a subscription, and the outcome of checking the event's image with the
+    registry.
+    """
 
     event: Event
     build: Build = Build()

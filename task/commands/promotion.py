@@ -408,7 +408,9 @@ def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
 
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
-    """Return the source entries whose versions matter to at least one target, without duplicates."""
+    """Return the source entries whose versions matter to at least one target, without
+    duplicates.
+    """
     by_identity = {sub.identity: sub for pair in pairs for sub in pair.all_source_entries}
     return list(by_identity.values())
 

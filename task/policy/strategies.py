@@ -404,7 +404,9 @@ class InTagOrder(Rules):
 
 
 def _why_no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag that is not a version is rejected, and which strategy to use for such tags."""
+    """Return why a tag that is not a version is rejected, and which strategy to use for
+    such tags.
+    """
     if policy.tag_order:
         return f"{tag!r} is not a version"
     has_digits = any(character.isdecimal() for character in tag)

@@ -62,7 +62,9 @@ def allow_pattern(value: str) -> str | None:
 
 
 def check_length(text: str) -> None:
-    """Raise `Malformed` for a pattern or glob that is so long that it could delay a run by minutes."""
+    """Raise `Malformed` for a pattern or glob that is so long that it could delay a run by
+    minutes.
+    """
     if len(text) > LONGEST:
         message = (
             f"{shortened(text)!r} has {len(text):,} characters, but at most {LONGEST:,} are allowed"
