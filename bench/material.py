@@ -123,7 +123,7 @@ def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
     subprocess.run(
         ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True
     )
-    # as Git hosts are configured
+    # configured as on Git hosts
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
         subprocess.run(["git", "-C", str(folder), "config", key, "true"], check=True)
     importer = subprocess.Popen(

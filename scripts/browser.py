@@ -31,8 +31,7 @@ def browser(program: str) -> Iterator[Page]:
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The browser reads commands from file descriptor 3, and writes responses to file descriptor
-        # 4.
+        # The browser reads commands from file descriptor 3, and writes its responses to 4.
         start = [
             "bash",
             "-c",

@@ -23,8 +23,8 @@ _SHORTEST = _V.replace(
     "]+)?", "]+?)??"
 )  # the suffix of the action's image may follow the version: v1.2.0-action
 
-# The files that contain a version, and their patterns. The text around a version is kept. The first
-# file is the source.
+# The files that contain a version, and their patterns. The
+# text around a version is kept. The first file is the source.
 PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SOURCE, (rf'^__version__ = "({_V})"$',)),
     ("Dockerfile", (rf"^ARG VERSION=({_V})$",)),

@@ -66,8 +66,8 @@ ASKED = (
     "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until",
     "by", "discard", "healthy", "revision",
 )  # fmt: skip
-# `applications` sets the source for `lint`. The options for using `lint` interactively are not
-# parameters.
+# `applications` sets the source for `lint`. The options for
+# using `lint` interactively are not parameters.
 ONLY_OF_LINT = ("source", "holds", "from-image-updater")
 RESULTS = {
     "status": "updated, unchanged, refused, or failed. For plan and dry-run, the result that a run would have. "
@@ -130,7 +130,7 @@ class Host:
     hidden: str = ""
     # options that the host sets itself, and that are therefore not parameters
     settled: tuple[str, ...] = ()
-    paths: str = ""  # which folder paths are relative to, as help text
+    paths: str = ""  # help text that names the folder that paths are relative to
     # values that replace the plain reference to a parameter
     values: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, tuple[str, str]] = field(

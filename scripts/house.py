@@ -257,9 +257,9 @@ def common_names(functions: Sequence[Member]) -> Figure:
     return Figure(len(common), worst(common))
 
 
-# Modules in these folders are entries of a table (`FORMS`, `EDITORS`, the commands). The table
-# determines the names of their functions, so it is intentional that each module uses the same
-# names.
+# Modules in these folders are entries of a table (`FORMS`, `EDITORS`,
+# the commands). The table determines the names of their functions, so
+# it is intentional that each module uses the same names.
 PLUGINS = {
     "task/ci/events/": {"known", "read"},
     "task/editors/": {"read", "write", "places", "read_below", "strays"},

@@ -77,8 +77,8 @@ def _row(one: TyperParam) -> str:
         )
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
-    # The variable gets a line of its own. With an additional column, phones would not show what the
-    # option does.
+    # The variable gets a line of its own. With an additional
+    # column, phones would not show what the option does.
     return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} | {_taken_by(one)} |"
 
 

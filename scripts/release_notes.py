@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = "argocd-image-update/image-update"
-# The files of a release, under the names with which the release job signs them.
+# The files of a release, by the names under which the release job signs them.
 MANIFESTS = {
     "tekton-task.yaml": "tekton/task/image-update/image-update.yaml",
     "tekton-stepaction.yaml": "tekton/stepaction/image-update/image-update.yaml",

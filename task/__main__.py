@@ -17,8 +17,7 @@ def main() -> None:
     """Run the command line, and exit with its exit code."""
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # escape unencodable characters, as Python does on stderr: the help is not limited to
-        # Latin-1
+        # escape unencodable characters, as Python does on stderr: the help goes beyond Latin-1
         sys.stdout.reconfigure(errors="backslashreplace")
     # the imports create hardly any garbage, but collecting it took up a tenth of their time
     gc.set_threshold(100_000)

@@ -17,7 +17,7 @@ class Origin(NamedTuple):
     commit: str = ""
     repository: str = ""
     run: str = ""
-    author: str = ""  # Name <address>
+    author: str = ""  # in the form "Name <address>"
     date: str = ""  # RFC 3339
     message: str = ""
 
@@ -57,7 +57,7 @@ class ComparedVariables(NamedTuple):
 
 @dataclass(frozen=True)
 class CiSystem:
-    """A CI system."""
+    """A CI system and its environment variables."""
 
     name: str
     marker: str  # the variable that distinguishes this system from others

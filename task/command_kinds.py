@@ -17,7 +17,7 @@ class CommandKind:
     dry: bool = False  # the command decides like a run, but does not write
     judges: bool = False  # the command judges someone else's change
     takes_images: bool = False  # the command receives the images of the event
-    deploys_only: bool = False  # the CI job did not build the images
+    deploys_only: bool = False  # the CI job that runs the command did not build the images
     lists_tags: bool = False  # the command looks up the newest tags in the registries
     # an unreadable source is only a finding, not an error of the command
     lists_mistakes: bool = False

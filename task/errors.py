@@ -68,12 +68,12 @@ class Troubled:
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """What to do about the trouble."""
         return self.trouble.hint
 
     @property
     def severity(self) -> Severity:
-        """Whether it is an error, a warning, or an info."""
+        """Whether the trouble is an error, a warning, or merely information."""
         return self.trouble.severity
 
     @property

@@ -34,8 +34,8 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-# Maximum length of a folder's path in bytes. Linux limits a socket's path to 108, and names in the
-# folder need up to 45.
+# Maximum length of a folder's path in bytes. Linux limits a
+# socket's path to 108, and names in the folder need up to 45.
 _SHORT = 60
 
 

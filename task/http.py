@@ -79,8 +79,8 @@ class Limits:
     silence: float = 30.0  # seconds without receiving a byte
     total: float = 120.0  # seconds for a whole response
     size: int = 64 * 1024 * 1024  # bytes in a body after decompression
-    # Values in a JSON body, counted roughly; 0 means no limit. In Python, 16 MB of "[],[],…" takes
-    # up half a gigabyte.
+    # Values in a JSON body, counted roughly; 0 means no limit.
+    # In Python, 16 MB of "[],[],…" takes up half a gigabyte.
     values: int = 0
     tries: int = 3
     # seconds for all slow responses combined; 0 means no limit

@@ -22,8 +22,8 @@ _HUB = frozenset(
 )
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
-# A port before a slash is never a tag. AIU, in contrast, parses `localhost:5000/foo:^1.0` as the
-# image `localhost`.
+# A port before a slash is never a tag. AIU, in contrast,
+# parses `localhost:5000/foo:^1.0` as the image `localhost`.
 _HOST_AND_PORT = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)",
     re.ASCII,
@@ -191,8 +191,8 @@ def cut_ranges(text: str) -> dict[int, int]:
         # range, it belongs to the entry of that range.
         owner = owners.get(number - 1, number - 1)
         entry = entries[owner]
-        # After a constraint, even `1.0` continues the range. Elsewhere, only an operator indicates
-        # a range.
+        # After a constraint, even `1.0` continues the range.
+        # Elsewhere, only an operator indicates a range.
         has_constraint = isinstance(entry, Entry) and entry.constraint
         pattern = _REST if has_constraint else RANGE
         if pattern.fullmatch(piece):
@@ -231,8 +231,8 @@ def _split_alias(text: str) -> tuple[str, str]:
     if "=" not in text:
         return "", text
     alias, _, reference = text.partition("=")  # AIU also splits at the first `=`
-    # The `=` in `nginx:>=1.0` is part of the constraint. An alias contains no colon, except before
-    # the port of a host.
+    # The `=` in `nginx:>=1.0` is part of the constraint. An
+    # alias contains no colon, except before the port of a host.
     _, after_colon, _ = _split_reference(alias)
     if after_colon is not None:
         name, _, _ = _split_reference(text)

@@ -234,8 +234,8 @@ class Target:
     recurse: bool = False  # whether to include subfolders, for manifests
     # alternative spellings of `path`, used if they exist and `path` does not
     fallbacks: tuple[str, ...] = ()
-    # whether the spec's parameters, images, and env are carried along; None means only into lists
-    # that are ours or new
+    # whether the spec's parameters, images, and env are carried
+    # along; None means only into lists that are ours or new
     carry: bool | None = None
     managed: tuple[
         str, ...
@@ -289,12 +289,12 @@ class Snapshot:
     # memory branch of its own, and has taken over that of a base that no longer exists.
     inherited: tuple[str, str] | None = None
     renamed_from: str = ""  # the base that no longer exists
-    # memory branches whose base no longer exists, and which this base cannot take over, each with
-    # the name of its base
+    # memory branches whose base no longer exists, and which
+    # this base cannot take over, each with the name of its base
     orphaned: tuple[tuple[str, str], ...] = ()
     prefix: str = "image-update"  # the prefix of our own branches
-    # which part of the memory branch is ignored because it is not signed with an allowed key, in
-    # words
+    # which part of the memory branch is ignored because it
+    # is not signed with an allowed key, in words
     unsigned: str = ""
     # the files at the tip of the default branch, if that is a different commit
     default: Files = field(default_factory=dict)
@@ -319,8 +319,7 @@ class Reading(Versioned):
     name: str = ""
     tag: str = ""
     digest: str = ""
-    # False if the target must be rewritten even though its text is right (for example, the number
-    # 1.10)
+    # False if the target must be rewritten even though its text is right, such as the number 1.10
     sound: bool = True
     file: str = ""  # the file to write to
     # tags of the same image's other entries, which an update would replace too
@@ -576,8 +575,8 @@ class State:
     """
 
     hold: Hold | None = None  # a hold on all images
-    # Keyed by alias, or, for an entry without an alias, by its image's name as spelled in
-    # `image-list`.
+    # Keyed by alias, or, for an entry without an alias, by
+    # its image's name as spelled in `image-list`.
     images: Mapping[str, Memory] = field(default_factory=dict)
 
 
@@ -654,8 +653,8 @@ class Subscription(Tracked):
     managed: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()  # claims of all the Application's entries, including this one
     pull_request: bool = False
-    # the folder of the Application's first write-back file in this repository, which determines the
-    # path of the state file
+    # the folder of the Application's first write-back file in
+    # this repository, which determines the path of the state file
     home: str = ""
     # Paths of the same entry's other targets on the same branch. They receive the version too.
     beside: tuple[str, ...] = ()
@@ -752,9 +751,9 @@ class Compared:
     base: str  # a branch, a tag, or a commit
     head: str
     repository: str = ""  # the repository's URL; "" means the checkout in the current directory
-    # The branch that the change will be merged into, according to the CI system. Its current tip is
-    # the base, unless `base` is a commit: in a merge queue, that commit includes the requests ahead
-    # of this one.
+    # The branch that the change will be merged into, according to the CI
+    # system. Its current tip is the base, unless `base` is a commit: in
+    # a merge queue, that commit includes the requests ahead of this one.
     branch: str = ""
     # the forge's merge commit of the two sides, which only counts if they are its parents
     merge: str = ""

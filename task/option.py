@@ -239,8 +239,8 @@ class Option:
     read: Callable[[Given], Any] = one_text  # not used for flags
     flag: str = ""  # the option's name, if it differs from the field's
     argument: bool = False  # whether it is a positional argument
-    # the default to show in the help, if the field's own default only means that no value was
-    # passed
+    # the default to show in the help, if the field's own
+    # default only means that no value was passed
     shown: str = ""
     # whether --help lists the option, or for which commands; --help-all lists all options
     common: bool | tuple[str, ...] = False

@@ -38,8 +38,8 @@ from task.ci_systems import SYSTEMS
 from task.errors import UnreachableError
 
 _OURS = ("IMAGE_UPDATE_", "INPUT_")  # our own options and secrets, and a GitHub action's inputs
-# Variables that git, gpg, and ssh-keygen need in order to run, and that git and ssh need in order
-# to reach a server.
+# Variables that git, gpg, and ssh-keygen need in order to
+# run, and that git and ssh need in order to reach a server.
 _BASIC = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|TZ|TZDIR|LANG|LC_\w+|LOCPATH|LOCALE_ARCHIVE|XDG_\w+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_\w+|NSS_WRAPPER_\w+|NIX_\w+"
@@ -160,8 +160,8 @@ def _start_of_script(word: str, path: str) -> str:
 
 MEMORY = 1 << 30
 _LEAST = 64 << 20  # bytes; with less memory, git cannot read an ordinary repository
-# seconds for one repository, on top of the time during which others may keep pushing to its
-# branches
+# seconds for one repository, on top of the time during
+# which others may keep pushing to its branches
 SPARE = 600.0
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
@@ -280,7 +280,7 @@ class Clock:
     def left(self) -> float:
         """Return the remaining seconds. Raises `UnreachableError` if no time is left."""
         now = time.monotonic()
-        if not self._end:  # this is the first command
+        if not self._end:  # the countdown starts with the first command
             self._end = now + self.seconds
         if now >= self._end:
             raise UnreachableError(
@@ -328,8 +328,8 @@ def start(
 
     Raises `ValueError` if the process was killed before it could start.
     """
-    # Python warns about forking while threads are running, but here sh executes another program
-    # immediately.
+    # Python warns about forking while threads are running,
+    # but here sh executes another program immediately.
     if sys.version_info >= (3, 12):
         warnings.filterwarnings(
             "ignore",
@@ -384,7 +384,7 @@ def run_login_program(
     program was killed before it could start.
     """
     shutdown.check()
-    if sys.version_info >= (3, 12):  # as in `start`
+    if sys.version_info >= (3, 12):  # suppress the warning about forking, as in `start`
         warnings.filterwarnings(
             "ignore",
             r"This process .* is multi-threaded, use of fork",
@@ -443,8 +443,8 @@ class CapturedOutput:
         self.count += len(piece)
         if keep:
             self._kept += piece
-            # deleting the start copies the rest, so it is only done once the buffer is twice as
-            # long as needed
+            # deleting the start copies the rest, so it is only
+            # done once the buffer is twice as long as needed
             threshold = 2 * self._most
             is_limited = self._most > 0
             if is_limited and len(self._kept) > threshold:
@@ -492,8 +492,8 @@ class Watch:
         """`running` is the command to watch, an `sh.RunningCommand`."""
         self.why = ""  # the reason why the command was stopped; "" if it exited on its own
         self._running = running
-        # the time limit in seconds, the reason for exceeding it, and the seconds allowed without a
-        # byte
+        # the time limit in seconds, the reason for exceeding
+        # it, and the seconds allowed without a byte
         self._timeout, self._late_reason, self._stall = limits
         self._outputs = outputs
         self._bounds = bounds
@@ -586,7 +586,7 @@ class Watch:
         # is only done occasionally.
         if self._stall and now - self._transfer_checked_at >= self._stall / _LOOKS:
             moved = bytes_moved(self._running.pid)
-            # None means that it cannot be measured
+            # None means that the number of bytes is unknown
             has_moved = moved is None or moved != self._bytes_moved
             if has_moved:
                 self._moved_at = now

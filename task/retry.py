@@ -87,8 +87,8 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
         except NotDoneError:
             raise
         except (Outpaced, RepositoryError):
-            # The conflict may be with our own first request, if that was still in transit when we
-            # checked.
+            # The conflict may be with our own first request,
+            # if that was still in transit when we checked.
             if lost_response:
                 result = _arrived_or_unknown(landed, unknown, lost_response)
                 if result:

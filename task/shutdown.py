@@ -38,9 +38,9 @@ class _State:
         self.shields = 0  # how many `shield` blocks the main thread is currently inside
         # callbacks that terminate child processes and cancel requests
         self.ends: set[Callable[[], None]] = set()
-        # These are plain locks, because a signal handler may interrupt the main thread anywhere,
-        # even while it is waiting. `threading.Event.set` could then wait for a lock that the same
-        # thread holds.
+        # These are plain locks, because a signal handler may interrupt the
+        # main thread anywhere, even while it is waiting. `threading.Event.set`
+        # could then wait for a lock that the same thread holds.
         self.first = threading.Lock()  # acquired by the first signal; later signals have no effect
         self.gate = threading.Lock()  # released once a signal has arrived
         self.gate.acquire()
@@ -82,7 +82,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def code() -> int:
-    """Return the exit code for the signal, which is 128 + its number, or 0 if no signal has
+    """Return the exit code for the signal, which is 128 plus its number, or 0 if no signal has
     arrived.
     """
     return 128 + _STATE.number if _STATE.number else 0

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from task import shutdown
 
-# seconds that threads have after a signal: git receives SIGKILL after 0.8 s, and then its files are
-# removed
+# seconds that threads have after a signal: git receives
+# SIGKILL after 0.8 s, and then its files are removed
 _TIDYING = 1.2
 T = TypeVar("T")
 R = TypeVar("R")

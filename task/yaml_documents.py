@@ -28,8 +28,8 @@ from task.plain_data import parsed_json
 # Go's parsers skip a byte order mark before the first word of each document: a file may be the
 # result of concatenating two files.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-# In characters. For larger texts, there is no fallback, because the Python parser would take
-# minutes.
+# In characters. For larger texts, there is no fallback,
+# because the Python parser would take minutes.
 _LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # stands for the merge key `<<`
@@ -106,8 +106,8 @@ class Dialect:
     value: Callable[[Any], Any] = lambda value: value  # converts everything other than keys
     deepest: int = 200
     merged: int = 0  # how many keys `<<` may add to all mappings; if 0, `<<` is an ordinary key
-    # Maximum number of values after alias expansion, because seven lines can expand to ten million.
-    # 0 means no limit.
+    # Maximum number of values after alias expansion, because
+    # seven lines can expand to ten million. 0 means no limit.
     most: int = 0
     tags: bool = True  # whether explicit tags are allowed
 
@@ -175,8 +175,8 @@ class _Builder:
             raise Malformed(f"nested more than {self._dialect.deepest} levels deep")
         self._stack.append((container, [], anchor))
         self._sizes.append(1)
-        # an alias inside the container must not refer to an earlier value with the container's
-        # anchor
+        # an alias inside the container must not refer to an
+        # earlier value with the container's anchor
         self._anchors.pop(anchor, None)
 
     def _merges(self, event: Any) -> bool:

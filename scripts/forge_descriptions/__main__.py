@@ -313,8 +313,8 @@ def azure(folder: Path) -> Operations:
         found[f"{verb} /{'/'.join(parts)}"] = operation(
             parameters, closed({"$ref": body}, named) if body else None
         )
-    # Microsoft's Python client contains more operations, but no routes. The routes come from
-    # learn.microsoft.com.
+    # Microsoft's Python client contains more operations, but
+    # no routes. The routes come from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
         (

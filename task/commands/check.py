@@ -244,8 +244,8 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
     """
     entries = []
     for sub in _all_subscriptions(seen):
-        # an Application's branch may be given as "main", "refs/heads/main", or "HEAD", or not at
-        # all
+        # an Application's branch may be given as "main",
+        # "refs/heads/main", or "HEAD", or not at all
         base = (sub.base or change.default).removeprefix("refs/heads/")
         if base == "HEAD":
             base = change.default
@@ -350,7 +350,7 @@ def _warnings_about_unjudged(
             yield _unchecked_warning(unjudged.pair.effective, str(unjudged.error))
 
     flaws = _errors_in_annotations(after)
-    # entries that the change removes, although it also alters their version
+    # entries whose version the change alters, but which the change also removes
     judged_by_base_rules = [
         touched.pair.before for touched in affected.touched if not touched.pair.after
     ]
@@ -421,8 +421,8 @@ def _unchecked_warning(sub: Subscription, reason: str) -> Problem:
 
 
 def _base_rules_warning(sub: Subscription, reason: str) -> Problem:
-    """Return the warning for an entry that the change removes, although it also alters the entry's
-    version. Such an entry is judged by the base's annotations.
+    """Return the warning for an entry whose version the change alters, but which it also removes.
+    Such an entry is judged by the base's annotations.
     """
     name = sub.entry.alias or sub.entry.image.name
     return _warning_about_gone(sub, f"{name} is checked against the base's annotations: {reason}")
@@ -505,8 +505,8 @@ def _broken_decision(unjudged: NotJudged, branch: str) -> Decision:
     """Return the error for an entry that the change makes unreadable."""
     sub = unjudged.pair.effective
     decision = error_decision(sub, sub.entry.image, unjudged.error, branch)
-    # The error's subject is the file. The error affects the whole file, so it is reported at line
-    # 1.
+    # The error's subject is the file. The error affects the
+    # whole file, so it is reported at line 1.
     return replace(decision, line=1 if unjudged.error.subject else 0)
 
 

@@ -9,7 +9,7 @@ from task.deciding.job import Job
 from task.errors import Exit, exit_of
 from task.model import Decision, Judged, Problem, Report, Timings, Unusable
 
-# Hints for versions that must not be merged, by verdict.
+# Hints for versions that must not be merged, keyed by verdict.
 STOPPED = {
     "refuse": "use a version that the rule admits, or change the rule in a separate request",
     "defer": "merge it once the hold or freeze has ended",

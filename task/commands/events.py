@@ -173,8 +173,8 @@ def _question_about_event(sub: Subscription, event: Event, job: Job) -> Question
 
     image = event.image
     if event.claimed:
-        # The registry returns the tag's current digest. The digest in our own `--image` may be an
-        # older one.
+        # The registry returns the tag's current digest. The
+        # digest in our own `--image` may be an older one.
         image = replace(image, digest="")
     return replace(question_about(sub, image), facts=tuple(facts))
 

@@ -212,7 +212,7 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
 
 
 def _where_it_commits(subs: Sequence[Subscription], head: str) -> Side:
-    """Return the side of a tool that commits the subscriptions' files to Git."""
+    """Return how a tool handles an Application if it commits the subscriptions' files to Git."""
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
     return Side(
         "git", files=files, repo=without_login(subs[0].repo), branch=subs[0].base, head=head

@@ -743,7 +743,7 @@ def _known_version(
 
 
 def _version_with_error(sub: Subscription, error: TaskError) -> SourceVersion:
-    """Return the result for an entry whose version cannot be determined."""
+    """Return the error for an entry whose version cannot be determined."""
     image_without_version: Image = replace(sub.entry.image, tag="", digest="")
     return SourceVersion(sub, image=image_without_version, error=error)
 

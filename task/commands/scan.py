@@ -206,8 +206,8 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     for ask in asks:
         sub = ask.subscription
         secret = sub.policy.pull_secret
-        # The namespace only matters if there is a secret. Without it, more subscriptions share a
-        # question.
+        # The namespace only matters if there is a secret.
+        # Without it, more subscriptions share a question.
         namespace = sub.application.namespace if secret else ""
         image = replace(sub.entry.image, tag="", digest="")
         question = Question(image, ("tags",), secret=secret, namespace=namespace)
@@ -238,7 +238,7 @@ def _with_creation_times(choices: Sequence[Choice], registry: Registry) -> list[
 def _questions_about_dates(choice: Choice) -> dict[str, Question]:
     """Return a question for each tag whose creation time is needed."""
     facts: tuple[Fact, ...] = ("created",)
-    if choice.policy.platforms:  # needed later, and part of the same manifest
+    if choice.policy.platforms:  # platforms are needed later, and are in the same manifest
         facts = ("created", "platforms")
     tags = dates_needed(choice.tags, choice.policy)
     return {tag: replace(choice.about(tag), facts=facts) for tag in tags}
@@ -279,8 +279,8 @@ class Newest:
 
     tag: str = ""
     error: TaskError | None = None
-    # the newest matching tag if it is too young, and the time at which it will be old enough ("" if
-    # no tag has a date)
+    # the newest matching tag if it is too young, and the time
+    # at which it will be old enough ("" if no tag has a date)
     young: tuple[str, str] | None = None
 
 
@@ -321,8 +321,8 @@ class _Search:
         self._terms = terms
         self._minimum_age = _minimum_age_of(choice.policy, terms)
         tags = ranked(choice.tags, choice.policy, choice.dates)
-        # If no tag supports the platforms, this remains the result, and the decision states the
-        # reason.
+        # If no tag supports the platforms, this remains the
+        # result, and the decision states the reason.
         self.result = Newest(tags[0] if tags else "")
         # the tags that have yet to be checked, newest first
         if self._minimum_age:
@@ -375,8 +375,8 @@ class _Search:
             if not until:
                 return True
 
-        # Tags are examined from the newest down. A tag with a date takes precedence over one
-        # without.
+        # Tags are examined from the newest down. A tag with
+        # a date takes precedence over one without.
         young = self.result.young
         if young is None:
             young = (tag, until)

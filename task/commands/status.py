@@ -201,9 +201,9 @@ def past_builds(
     cannot be parsed). `cut` means that there may be older versions that are not in `values`.
     `image` is the image's name.
     """
-    # A period is a series of successive versions with the same value. It is stored as the value and
-    # the period's oldest version so far, because the oldest version is the one that wrote the
-    # value.
+    # A period is a series of successive versions with the same value.
+    # It is stored as the value and the period's oldest version so
+    # far, because the oldest version is the one that wrote the value.
     periods: list[tuple[Reading, FileVersion]] = []
     number_of_builds = 0  # the number of periods in which the file contained the image
     previous_value: Reading | None = None

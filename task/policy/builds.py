@@ -121,10 +121,10 @@ def superseded(
     if newest is None:
         return ""
 
-    # If the strategy orders tags, it has already compared them, and the builds are irrelevant. But
-    # after a rollback, the strategy has compared the event with an older tag, so the builds are
-    # compared here as well. Otherwise, a repeated event would restore a tag that the rollback
-    # skipped.
+    # If the strategy orders tags, it has already compared them, and the builds
+    # are irrelevant. But after a rollback, the strategy has compared the event
+    # with an older tag, so the builds are compared here as well. Otherwise, a
+    # repeated event would restore a tag that the rollback skipped.
     was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
@@ -281,8 +281,8 @@ def _newest_by_arrival(newest: Written | None, event: Written) -> Written | None
     if has_identity:
         return event
     if newest and newest.build == Build():
-        # the stored build comes from a rollback and has no identity, so later events cannot be
-        # compared with it
+        # the stored build comes from a rollback and has no
+        # identity, so later events cannot be compared with it
         return None
     return newest
 

@@ -56,8 +56,8 @@ def judge(
     if refusal:
         return refusal
     rules = rules_of(policy)
-    # If `tagsortmode` is set, AIU only writes the tag in this case, which has no effect in the
-    # cluster.
+    # If `tagsortmode` is set, AIU only writes the tag in
+    # this case, which has no effect in the cluster.
     if "digest" in rules.needs and not image.digest:
         why = f"the {policy.strategy} strategy needs a digest, but the build did not provide one"
         return Verdict("error", "registry", why)
@@ -119,8 +119,8 @@ def same(image: Image, current: Reading) -> bool:
     return same_tag and bool(image.tag)
 
 
-# For registries without a referrers API, cosign stores signatures and attestations under tags such
-# as `sha256-<hex>.sig`.
+# For registries without a referrers API, cosign stores signatures
+# and attestations under tags such as `sha256-<hex>.sig`.
 _NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
 
 
@@ -153,8 +153,8 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     return tuple(sorted(admitted(tags, policy), key=sort_key, reverse=True))
 
 
-# All operating systems and architectures that Go supports (internal/syslist), because images may be
-# built for any of them.
+# All operating systems and architectures that Go supports
+# (internal/syslist), because images may be built for any of them.
 _ARCHITECTURES = (
     "386", "amd64", "amd64p32", "arm", "arm64", "arm64be", "armbe", "loong64", "mips", "mips64",
     "mips64le", "mips64p32", "mips64p32le", "mipsle", "ppc", "ppc64", "ppc64le", "riscv", "riscv64",

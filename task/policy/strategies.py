@@ -51,7 +51,7 @@ class TagOrder:
     kind: Kind
     descending: bool = False
     pattern: str = ""
-    groups: tuple[tuple[str, int], ...] = ()  # each with its group number within the pattern
+    groups: tuple[tuple[str, int], ...] = ()  # each group's name, and its number in the pattern
 
     @property
     def has_version(self) -> bool:

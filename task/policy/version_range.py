@@ -21,8 +21,8 @@ _VERSION = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?",
     re.ASCII,
 )
-# All quantifiers are possessive: backtracking would never find a match, but would make hostile
-# constraints slow.
+# All quantifiers are possessive: backtracking would never
+# find a match, but would make hostile constraints slow.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, but rejects the number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
