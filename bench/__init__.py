@@ -1,1 +1,3 @@
-"""Measure the cost of the command, compared with common alternatives. Both sides are measured in the same run."""
+"""Measure the cost of the command, compared with common alternatives. Both sides of a comparison
+are measured in the same run.
+"""

@@ -1,4 +1,6 @@
-"""`make bench`: measure all figures, and print them with their limits. Exit with 1 if a limit is exceeded."""
+"""`make bench`: measure all figures, and print them with their limits. Exit with 1 if a
+limit is exceeded.
+"""
 
 import argparse
 import sys
@@ -34,7 +36,7 @@ GROUPS: dict[str, Group] = {
 
 
 def main() -> int:
-    """Measure the requested groups and return the exit code."""
+    """Measure the requested groups of figures, and return the exit code."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
     parser.add_argument(
         "--only", choices=GROUPS, action="append", help="measure only this group (can be repeated)"

@@ -1,4 +1,4 @@
-"""The time to read Applications and make decisions, compared with only parsing the same bytes."""
+"""The time to read Applications and make decisions, compared with merely parsing the same bytes."""
 
 import gc
 import json
@@ -24,12 +24,15 @@ from task.settings import EventOptions, Settings, SourceOptions
 from task.wiring.world import RealWorld
 
 APPLICATIONS, IMAGES = 10_000, 5
-EVENT = "ghcr.io/acme/shop/part-3:nightly"  # allow-tags rejects it, so all decisions are made without reading Git
+# allow-tags rejects this image, so all decisions are made without reading Git
+EVENT = "ghcr.io/acme/shop/part-3:nightly"
 LETTERS = 10_000
 
 
 def figures() -> Iterator[Figure]:
-    """Yield figures for 10,000 Applications with 5 images each, from JSON and YAML, and for a hostile pattern."""
+    """Yield the figures for 10,000 Applications with 5 images each (from JSON and from YAML), and
+    for a hostile pattern.
+    """
     with TemporaryDirectory() as name:
         yield _json(Path(name) / "apps.json")
         yield _yaml(Path(name) / "apps")
@@ -116,7 +119,7 @@ def _numbers() -> range:
 
 
 def _application(number: int) -> dict[str, Any]:
-    """Return an Application as in a cluster, with annotations for 5 images and a status."""
+    """Return an Application as found in a cluster, with annotations for 5 images and a status."""
     images = [f"ghcr.io/acme/shop/part-{part}" for part in range(IMAGES)]
     entries = ", ".join(f"part{part}={image}:~1.{part}" for part, image in enumerate(images))
     keys = {f"part{part}.helm.image-tag": f"parts.part{part}.tag" for part in range(IMAGES)}

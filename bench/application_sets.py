@@ -1,4 +1,6 @@
-"""2,000 Applications from 20 ApplicationSets, compared with 2,000 plain manifests in the same repository."""
+"""The time that 2,000 Applications from 20 ApplicationSets take, compared with 2,000 plain
+manifests in the same repository.
+"""
 
 import gc
 import time
@@ -19,7 +21,8 @@ from task.settings import EventOptions, Settings, SourceOptions, TransportOption
 from task.wiring.world import RealWorld
 
 SETS, EACH = 20, 100
-EVENT = "ghcr.io/acme/web:2.0.0"  # the constraint rejects it, so everything is read and decided, but nothing is written
+# the constraint rejects this image, so everything is read and decided, but nothing is written
+EVENT = "ghcr.io/acme/web:2.0.0"
 ROUNDS = 3
 ABOUT = f"""\
     {PREFIX}/image-list: web=ghcr.io/acme/web:~1
@@ -71,7 +74,7 @@ spec:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the time to read, render, and decide, including all fetches."""
+    """Yield the time it takes to read, render, and decide, including all fetches."""
     with TemporaryDirectory() as name:
         repo = Path(name) / "repo.git"
         fill(repo, _files(f"file://{repo}"))

@@ -1,4 +1,6 @@
-"""CPU time of 1,000 registry events in one run, compared with one event for the same 2,000 Applications."""
+"""The CPU time of 1,000 registry events in one run, compared with a single event for the same 2,000
+Applications.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ BEFORE = "image-update run --applications apps.json --allow-protocol file"
 
 
 class Burst:
-    """Applications with two images each: one shared by two Applications, and one shared by all."""
+    """Applications with two images each: one shared with one other Application, and one shared by
+    all Applications.
+    """
 
     def __init__(self, where: Room) -> None:
         self.where = where
@@ -40,7 +44,9 @@ class Burst:
         return self._run("--images-from", str(self.events), "--images-format", "lines")
 
     def one_event(self) -> float:
-        """Send one event for the image that all Applications share, and return the CPU time in seconds."""
+        """Send one event for the image that all Applications share, and return the CPU time in
+        seconds.
+        """
         return self._run("--image", f"{SHARED}:{next(self.tags)}")
 
     def _run(self, *images: str) -> float:
@@ -72,7 +78,9 @@ def _application(number: int, repo: Path) -> dict[str, Any]:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the CPU time of a burst, compared with one event that changes the same number of files."""
+    """Yield the CPU time of a burst, compared with a single event that changes the same number of
+    files.
+    """
     with TemporaryDirectory() as name:
         burst = Burst(room(Path(name)))
         ours, alone = alternate(ROUNDS, burst.all_events, burst.one_event)

@@ -1,6 +1,8 @@
-"""The cost of finding ten matching Applications among 10,000 in a cluster, compared with listing all of them.
+"""The cost of finding ten matching Applications among 10,000 in a cluster, compared with listing
+all 10,000.
 
-`python -m bench.cluster ours|theirs URL` runs one side, and prints its time in seconds and its memory usage.
+`python -m bench.cluster ours|theirs URL` runs one side, and prints its time in seconds and its
+memory usage.
 """
 
 import json
@@ -28,15 +30,15 @@ LIST = "kubectl get applications.argoproj.io --all-namespaces -o json"
 
 
 class Cost(NamedTuple):
-    """The cost of one side."""
+    """What one side of the comparison costs."""
 
     seconds: float
-    memory: float  # peak of the process, in bytes
-    sent: float  # bytes
+    memory: float  # peak memory of the process, in bytes
+    sent: float  # bytes sent by the server
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the bytes with and without compression, the time, and the memory usage."""
+    """Yield the number of bytes with and without compression, the time, and the memory usage."""
     with _server() as url:
         plain = {side: _run(side, url, "plain") for side in ("ours", "theirs")}
         runs = [
@@ -80,7 +82,7 @@ def _server() -> Iterator[str]:
 
 
 def _run(side: str, url: str, how: str) -> Cost:
-    for path in (how, "sent"):  # reading "sent" resets the count
+    for path in (how, "sent"):  # reading "sent" resets the counter
         _ask(f"{url}/{path}")
     done = subprocess.run(
         [sys.executable, "-m", "bench.cluster", side, url],
@@ -103,23 +105,23 @@ def _mentioned(item: Mapping[str, Any]) -> bool:
 
 
 def ours(kubernetes: Kubernetes) -> int:
-    """Find the matching Applications like the command does."""
+    """Find the matching Applications in the same way as the command."""
     return len(
         list(ClusterManifests(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).manifests())
     )
 
 
 def theirs(kubernetes: Kubernetes) -> int:
-    """List all Applications in full, and then filter them."""
+    """List all Applications in full, and then filter the list."""
     return sum(map(_mentioned, list(kubernetes.list(APPLICATIONS, full=True))))
 
 
 def _measure(side: str, url: str) -> None:
-    """Print the cost of one side in this process."""
+    """Measure one side in this process, and print its cost."""
     kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", Server(url), User()), {}))
     kubernetes.get(
         APPLICATIONS, "argocd", "service-00000"
-    )  # so that the imports of neither side are counted
+    )  # imported in advance, so that neither side is charged for its imports
     began = time.perf_counter()
     found = {"ours": ours, "theirs": theirs}[side](kubernetes)
     seconds = time.perf_counter() - began

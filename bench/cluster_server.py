@@ -1,7 +1,9 @@
-"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with COUNT Applications. Prints its port.
+"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API server with COUNT Applications.
+It prints its port.
 
-All responses are prepared in advance, so that only the client and the transfer are measured. `/sent` returns the number
-of bytes sent since the last request to it. `/plain` and `/gzip` change the encoding of responses.
+All responses are prepared in advance, so that only the client and the transfer are measured.
+`/sent` returns the number of bytes sent since the previous request for `/sent`. `/plain` and
+`/gzip` change the encoding of responses.
 """
 
 import gzip
@@ -17,7 +19,7 @@ from urllib.parse import parse_qs
 from bench.material import IMAGE, PREFIX
 
 PARTIAL = "as=PartialObjectMetadataList"
-SIZE = 16_000  # bytes per Application, like a real one
+SIZE = 16_000  # bytes per Application, as for a real one
 
 
 SPEC = (
@@ -36,7 +38,9 @@ STATUS = (
 
 
 def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
-    """Return the managed fields of a controller. They make up more than half of an object's metadata."""
+    """Return a controller's managed fields, which make up more than half of an object's
+    metadata.
+    """
     inner: dict[str, Any] = {
         f"f:{key}": {".": {}, "f:name": {}, "f:revision": {}} for key in fields
     }
@@ -47,7 +51,9 @@ def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def application(number: int, *, matching: bool) -> dict[str, Any]:
-    """Return an Application as an API server does, with managed fields, resources, and history."""
+    """Return an Application as returned by an API server, with managed fields, resources, and
+    history.
+    """
     name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
     image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
     managed = [
@@ -109,7 +115,7 @@ def applications(count: int, matching: int) -> list[dict[str, Any]]:
 
 
 class Cluster:
-    """The server's content, and the number of bytes that it has sent."""
+    """The server's content, and a counter of the bytes sent."""
 
     def __init__(self, items: Sequence[dict[str, Any]]) -> None:
         self.full = [_json(one) for one in items]
@@ -136,7 +142,7 @@ class Cluster:
         return _json(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
     def answer(self, path: str, query: str, accept: str) -> tuple[int, bytes]:
-        """Return the status and body of a response."""
+        """Return the status code and body of the response to a request."""
         given = {key: values[-1] for key, values in parse_qs(query).items()}
         if path in ("/plain", "/gzip"):
             self.compress = path == "/gzip"
@@ -156,13 +162,13 @@ class Cluster:
 
 
 def server_of(cluster: Cluster) -> ThreadingHTTPServer:
-    """Return the server on a free port."""
+    """Create the server on a free port and return it."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", 1 << 16, True
 
         def log_message(self, *_: object) -> None:
-            """Do not log requests."""
+            """Suppress the logging of requests."""
 
         def do_GET(self) -> None:
             """Handle a GET request."""

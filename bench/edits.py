@@ -1,4 +1,4 @@
-"""The cost of one edit in a long values file, compared with ruamel's load and dump."""
+"""The cost of a single edit in a long values file, compared with ruamel.yaml's load and dump."""
 
 import io
 import time
@@ -35,8 +35,8 @@ TARGET = Target(
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the cost of one edit, compared with a load, and with load and dump."""
-    # The texts always differ, so that caches do not help.
+    """Yield the cost of a single edit, compared with only a load, and with load and dump."""
+    # Each text is different, so that caches do not help.
     texts = (_text(number) for number in count())
     shown = f"one edit in a values file of {LINES:,} lines: find, read, write"
     both = alternate(ROUNDS, _timed(_edit, texts), _timed(_load, texts))

@@ -1,4 +1,4 @@
-"""A distant server: a TCP proxy that delays data and counts round trips."""
+"""A distant server, simulated by a TCP proxy that delays data and counts round trips."""
 
 import queue
 import socket
@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-DELAY = 0.03  # seconds, each way
+DELAY = 0.03  # in seconds, each way
 
 
 class Far:
-    """`trips` counts the round trips of connections that fetched ("fetch") and that pushed ("push")."""
+    """The proxy. `trips` counts round trips, separately for connections that fetch ("fetch") and
+    that push ("push").
+    """
 
     def __init__(self, near: int) -> None:
         self.port = 0
@@ -32,7 +34,8 @@ class Far:
             threading.Thread(target=self._connection, args=(client,), daemon=True).start()
 
     def _connection(self, client: socket.socket) -> None:
-        time.sleep(2 * DELAY)  # for the TCP handshake, which takes almost no time on this machine
+        # for the TCP handshake, which takes almost no time on this machine itself
+        time.sleep(2 * DELAY)
         server = socket.create_connection(("127.0.0.1", self._near))
         for one in (client, server):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -44,7 +47,9 @@ class Far:
 
 
 class _Talk:
-    """Tracks who sent last on a connection. A round trip starts when the client sends after the server."""
+    """Tracks which side sent data last on a connection. A round trip starts when the client sends
+    after the server.
+    """
 
     def __init__(self, trips: dict[str, int]) -> None:
         self._trips = trips
@@ -52,10 +57,10 @@ class _Talk:
         self._waiting = False  # whether the client is waiting for a response
 
     def hear(self, chunk: bytes, *, up: bool) -> None:
-        """Count a chunk."""
+        """Count a chunk of data towards the round trips."""
         if not self._kind:
             self._kind = "push" if b"receive-pack" in chunk else "fetch"
-            self._trips[self._kind] += 1  # for the TCP handshake
+            self._trips[self._kind] += 1  # counts the TCP handshake
         if up and not self._waiting:
             self._trips[self._kind] += 1
         self._waiting = up

@@ -1,4 +1,4 @@
-"""A figure: two measured sides, and the allowed ratio between them."""
+"""A figure: measurements of two sides, and the ratio allowed between them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Unit = Literal["s", "B", "n"]
 
 
 class Side(NamedTuple):
-    """A measured value, and the command to reproduce it."""
+    """A measured value, and the command with which to reproduce it."""
 
     command: str
     value: float
@@ -17,7 +17,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """Two measured sides: `ours` must be at most `limit` times `theirs`."""
+    """Measurements of two sides: `ours` must be at most `limit` times `theirs`."""
 
     name: str
     ours: Side
@@ -28,7 +28,7 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """`ours` divided by `theirs`."""
+        """The ratio of `ours` to `theirs`."""
         return self.ours.value / self.theirs.value
 
     @property
@@ -50,13 +50,15 @@ Group = Callable[[], Iterator[Figure | NotMeasured]]
 def alternate(
     rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
 ) -> tuple[float, float]:
-    """Return the medians of both sides, measured alternately, so that other load on the machine affects both equally."""
+    """Return the medians of both sides. The sides are measured alternately, so that other load on
+    the machine affects both equally.
+    """
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return median(one for one, _ in pairs), median(other for _, other in pairs)
 
 
 def lines(figure: Figure) -> Sequence[str]:
-    """Return a figure as human-readable lines."""
+    """Return a figure as human-readable lines of text."""
     verdict = "ok    " if figure.held else "MISSED"
     return [
         f"{verdict} {figure.name}: {_times(figure.ratio)}, at most {_times(figure.limit)}",
@@ -69,7 +71,7 @@ def lines(figure: Figure) -> Sequence[str]:
 def _times(ratio: float) -> str:
     return (
         f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"
-    )  # below this, a fraction is easier to read
+    )  # for values below this, a fraction is easier to read
 
 
 def _quantity(value: float, unit: Unit) -> str:

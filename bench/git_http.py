@@ -1,5 +1,5 @@
-"""A Git server over HTTP with a login: Git's `http-backend` with persistent connections, as on a
-Git host.
+"""A Git server over HTTP that requires a login: Git's `http-backend` with persistent connections,
+as on a Git host.
 """
 
 import base64
@@ -22,7 +22,9 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def git_http(folder: Path) -> Iterator[int]:
-    """Serve the repositories in a folder to `LOGIN` during the block, and yield the port."""
+    """Serve the repositories in a folder to the user `LOGIN` during the block, and yield
+    the port.
+    """
     with _Server(("127.0.0.1", 0), _Handler) as server:
         server.folder = folder
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -37,7 +39,7 @@ def git_http(folder: Path) -> Iterator[int]:
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # send a response in one piece, not line by line
+    wbufsize = -1  # send a response in one piece, instead of line by line
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:

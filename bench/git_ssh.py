@@ -13,21 +13,23 @@ from typing import NamedTuple
 
 
 class Ssh(NamedTuple):
-    """Serves all repositories on this machine to the owner of `key`."""
+    """An SSH server that serves all repositories on this machine to the owner of `key`."""
 
     port: int
     key: Path
-    host_key: str  # "TYPE KEY"
+    host_key: str  # the host key, as "TYPE KEY"
 
     def known_hosts(self, file: Path, port: int) -> Path:
-        """Write the host key for the port that clients use to a file and return the file."""
+        """Write a known_hosts file with the host key for the port that clients connect to. Return
+        the file.
+        """
         file.write_text(f"[127.0.0.1]:{port} {self.host_key}\n")
         return file
 
 
 @contextmanager
 def git_ssh(folder: Path) -> Iterator[Ssh]:
-    """Run the server during the block. Raises `FileNotFoundError` if there is no sshd."""
+    """Run the server during the block. Raises `FileNotFoundError` if sshd is not installed."""
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     if not program:
         raise FileNotFoundError("sshd is not installed")
@@ -62,5 +64,5 @@ def git_ssh(folder: Path) -> Iterator[Ssh]:
 
 
 def user() -> str:
-    """Return the login user."""
+    """Return the user to log in as."""
     return getpass.getuser()

@@ -1,4 +1,6 @@
-"""The size of the image, built from the Dockerfile on a Debian base, and the memory of a run in it."""
+"""The size of the image, built from the Dockerfile on a Debian base, and the memory that a run in
+it uses.
+"""
 
 import os
 import shutil
@@ -15,12 +17,12 @@ from scripts import containers
 
 TAG = "1.0.1"
 MB = 1e6
-MOST = 100 * MB  # more than the base
+MOST = 100 * MB  # in addition to the base
 MEMORY = 64 * MB
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield the figures. There are none if images cannot be built."""
+    """Yield the figures, or none if images cannot be built on this machine."""
     missing = [one for one in containers.PROGRAMS if not shutil.which(one)]
     if missing or os.getuid():
         yield NotMeasured("image", f"requires root and {', '.join(missing or containers.PROGRAMS)}")
@@ -51,7 +53,7 @@ def _most(value: float) -> Side:
 
 
 def _memory(image: str) -> float:
-    """Return the peak memory in bytes of a run with one Application, over HTTP with a login."""
+    """Return the peak memory, in bytes, of a run for one Application over HTTP with a login."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         apps = material.apps(1)

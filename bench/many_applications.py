@@ -1,5 +1,5 @@
-"""500 Applications with one image in one repository, updated in one commit. Pollers make one commit
-per Application.
+"""The time to update 500 Applications with the same image in one repository with one commit.
+Pollers, in contrast, make one commit per Application.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,9 @@ class Many:
         self.tags = (f"1.0.{number}" for number in count(1))
 
     def update_all(self) -> float:
-        """Send one event that updates all Applications in one commit and return the seconds."""
+        """Send one event that updates all Applications in one commit, and return the time in
+        seconds.
+        """
         tag, commits = next(self.tags), self._commits()
         spent = run(self.where, event.command(tag, self.all)).wall
         event.landed(self.repo, self.apps, tag)
@@ -51,14 +53,14 @@ class Many:
         return spent
 
     def update_first(self) -> float:
-        """Send one event that updates one Application and return the seconds."""
+        """Send one event that updates one Application, and return the time in seconds."""
         tag = next(self.tags)
         spent = run(self.where, event.command(tag, self.first)).wall
         event.landed(self.repo, self.apps[:1], tag)
         return spent
 
     def poll(self, app: material.App) -> float:
-        """Update one Application like a poller and return the seconds."""
+        """Update one Application as a poller would, and return the time in seconds."""
         values = {
             "url": f"file://{self.repo}",
             "tag": next(self.tags),
@@ -70,7 +72,7 @@ class Many:
         return spent
 
     def pushes(self) -> int:
-        """Return the number of pushes that one event needs to update all Applications."""
+        """Return how many pushes it takes to update all Applications for one event."""
         calls = record(self.where, event.command(next(self.tags), self.all))
         return sum("push" in call.argv for call in calls)
 

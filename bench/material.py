@@ -1,4 +1,6 @@
-"""Test data for the benchmarks: repositories of any size, and Applications that update files in them."""
+"""Test data for the benchmarks: repositories of any size, and Applications that update files in
+those repositories.
+"""
 
 import json
 import random
@@ -10,8 +12,8 @@ from typing import Any, NamedTuple
 IMAGE = "ghcr.io/acme/web"
 PREFIX = "argocd-image-updater.argoproj.io"
 FIRST = "1.0.0"
-# Filler for repositories. Each file has a unique checksum, words, and numbers, as in a deployment repository, so that
-# 30,000 files take up 8 MB, not 2.
+# Filler for repositories. Each file contains a unique checksum, words, and numbers, as in a
+# deployment repository, so that 30,000 files take up 8 MB rather than 2.
 DEPLOYMENT = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -49,24 +51,26 @@ helm:
 
 
 class App(NamedTuple):
-    """An Application with its name and image."""
+    """The name and image of an Application."""
 
     name: str
     image: str = IMAGE
 
     @property
     def folder(self) -> str:
-        """The folder of the chart in the repository."""
+        """The folder that contains the chart in the repository."""
         return f"apps/{self.name}"
 
     @property
     def override(self) -> str:
-        """The file that an update edits."""
+        """The path of the file that an update edits."""
         return f"{self.folder}/.argocd-source-{self.name}.yaml"
 
 
 def apps(count: int, *, same_image: bool = True) -> list[App]:
-    """Return the given number of Applications, all with the same image or each with its own."""
+    """Return the given number of Applications, which either share one image or each have
+    their own.
+    """
     return [
         App(f"web-{number}", IMAGE if same_image else f"{IMAGE}-{number}")
         for number in range(count)
@@ -74,7 +78,7 @@ def apps(count: int, *, same_image: bool = True) -> list[App]:
 
 
 def manifest(app: App, repo: Path) -> dict[str, Any]:
-    """Return the Application as printed by `kubectl get -o json`."""
+    """Return the Application's manifest as printed by `kubectl get -o json`."""
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -98,7 +102,7 @@ def manifest(app: App, repo: Path) -> dict[str, Any]:
 
 
 def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
-    """Write the Applications to a file for `--applications` and return the file."""
+    """Write the Applications to a file for `--applications`, and return the file."""
     file.write_text(
         json.dumps(
             {"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}
@@ -108,16 +112,19 @@ def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
 
 
 def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path:
-    """Create a bare repository with a chart for each Application and filler files up to a total. Return its folder."""
+    """Create a bare repository with a chart for each Application, plus filler files up to the given
+    total. Return its folder.
+    """
     return fill(folder, _files(list(wanted), fill_up_to))
 
 
 def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
-    """Create a bare repository with these files and return its folder."""
+    """Create a bare repository that contains these files, and return its folder."""
     subprocess.run(
         ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True
     )
-    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):  # like Git hosts
+    # configured as on Git hosts
+    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
         subprocess.run(["git", "-C", str(folder), "config", key, "true"], check=True)
     importer = subprocess.Popen(
         ["git", "-C", str(folder), "fast-import", "--quiet"], stdin=subprocess.PIPE
@@ -163,7 +170,7 @@ def _data(text: str) -> bytes:
 
 
 def tag_at_tip(repo: Path, app: App) -> str:
-    """Return the current tag in the repository."""
+    """Return the tag that the tip of the repository currently contains."""
     text = git(repo, "show", f"main:{app.override}")
     return text.rsplit("value: ", 1)[1].split()[0].strip("\"'")
 

@@ -1,7 +1,8 @@
-"""The cost of a run with a Git server 30 ms away (each way), compared with clone, edit, commit, and push.
+"""The cost of a run with a Git server 30 ms away (each way), compared with clone, edit, commit, and
+push.
 
-It is measured over SSH, and over HTTP with a login: with a server that supports all filters, and
-with one that rejects tree filters, like GitHub.
+It is measured over SSH, and over HTTP with a login: once with a server that supports all filters,
+and once with a server that rejects tree filters, as GitHub does.
 """
 
 import json
@@ -24,7 +25,7 @@ from bench.repository_size import CLONE, SHOWN
 
 ROUNDS = 5
 ONE = material.apps(1)
-# files → (limit as a multiple of the clone's time, number of round trips)
+# number of files → (limit as a multiple of the clone's time, number of round trips)
 SIZES = {
     1_000: (1.25, 11),
     5_000: (1.25, 11),
@@ -55,11 +56,11 @@ class Scene:
         self._applications.write_text(text)
 
     def update(self, tag: str, app: App = ONE[0]) -> list[str]:
-        """Return the command that sends one event."""
+        """Return the command line that sends one event."""
         return [*event.command(tag, self._applications, app.image), *self._login]
 
     def clone(self, tag: str, app: App = ONE[0]) -> list[str]:
-        """Return the command that makes the same change with plain git."""
+        """Return the command line that makes the same change with plain git."""
         work = self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         return [
@@ -69,7 +70,7 @@ class Scene:
         ]
 
     def measure(self, argv: Callable[[str], list[str]]) -> tuple[float, int]:
-        """Make one change and return (seconds, round trips)."""
+        """Make one change, and return its time in seconds and its number of round trips."""
         tag = f"1.0.{next(self._tags)}"
         self.line.forget()
         spent = run(self.where, argv(tag)).wall
@@ -78,7 +79,7 @@ class Scene:
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield the time and the round trips for each server and size."""
+    """Yield the time and the number of round trips for each server and repository size."""
     for size, (limit, trips) in SIZES.items():
         for name, settings in SETTINGS.items():
             with TemporaryDirectory() as folder, ExitStack() as opened:
@@ -104,7 +105,9 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def over_http(where: Room, line: Far, repo: Path, apps: Sequence[App] = ONE) -> Scene:
-    """Return a scene with a login, from a file for us, and from Git's credential store for the clone."""
+    """Return a scene with an HTTP login. We read the login from a file, and the clone reads it from
+    Git's credential store.
+    """
     server = f"http://127.0.0.1:{line.port}"
     name, _, password = LOGIN.partition(":")
     (where.folder / "password").write_text(password)
@@ -118,7 +121,7 @@ def over_http(where: Room, line: Far, repo: Path, apps: Sequence[App] = ONE) -> 
 
 
 def over_ssh(where: Room, line: Far, repo: Path, server: Ssh) -> Scene:
-    """Return a scene with a key and a known host."""
+    """Return a scene that connects over SSH, with a key and a known host."""
     known = server.known_hosts(where.folder / "known_hosts", line.port)
     login = ["--ssh-key-file", str(server.key), "--ssh-known-hosts-file", str(known)]
     clone_env = f"export GIT_SSH_COMMAND='ssh -i {server.key} -o UserKnownHostsFile={known}'\n"

@@ -1,4 +1,6 @@
-"""Run programs and measure their cost. The environment is clean, so that figures are the same for everyone."""
+"""Run programs and measure their cost. The environment is clean, so that the figures are the same
+for everyone.
+"""
 
 import os
 import subprocess
@@ -16,7 +18,7 @@ GITCONFIG = "[user]\n\tname = Bench\n\temail = bench@example.com\n"
 
 
 class Cost(NamedTuple):
-    """Wall-clock time and CPU time in seconds, including all children."""
+    """Wall-clock time and CPU time in seconds, including those of all child processes."""
 
     wall: float
     processor: float
@@ -30,12 +32,12 @@ class Room(NamedTuple):
 
     @property
     def temporary(self) -> Path:
-        """The folder for temporary files."""
+        """The folder for temporary files (TMPDIR)."""
         return self.folder / "tmp"
 
 
 def room(folder: Path) -> Room:
-    """Return a new room in an empty folder."""
+    """Create a room in an empty folder and return it."""
     (folder / "home").mkdir()
     (folder / "tmp").mkdir()
     (folder / "home" / ".gitconfig").write_text(GITCONFIG)
@@ -50,15 +52,15 @@ def room(folder: Path) -> Room:
 
 
 def run(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a program and return its cost.
+    """Run a program to completion and return its cost.
 
-    If the program fails, the measurement stops, because the figure would be meaningless.
+    If the program fails, the measurement is aborted, because the figure would be meaningless.
     """
     return wait(start(where, argv, environment))
 
 
 class Running(NamedTuple):
-    """A running program."""
+    """A program that is running."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -68,7 +70,7 @@ class Running(NamedTuple):
 def start(
     where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> Running:
-    """Start a program and leave it running."""
+    """Start a program without waiting for it."""
     handle, output = tempfile.mkstemp(dir=where.folder)
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -84,7 +86,9 @@ def start(
 
 
 def wait(running: Running) -> Cost:
-    """Wait for a program and return its cost. If it failed, stop the measurement."""
+    """Wait for a program to exit and return its cost. If the program failed, abort the
+    measurement.
+    """
     _, status, usage = os.wait4(running.process.pid, 0)
     wall = time.perf_counter() - running.began
     running.process.returncode = os.waitstatus_to_exitcode(status)
@@ -96,7 +100,7 @@ def wait(running: Running) -> Cost:
 
 
 def on_disk(folder: Path) -> int:
-    """Return the disk usage of a folder in bytes, like `du`."""
+    """Return the disk usage of a folder in bytes, as `du` reports it."""
     return sum(
         _blocks(Path(base, name))
         for base, folders, files in os.walk(folder)
@@ -107,5 +111,5 @@ def on_disk(folder: Path) -> int:
 def _blocks(path: Path) -> int:
     try:
         return path.lstat().st_blocks * 512
-    except FileNotFoundError:  # a temporary file of a running program
+    except FileNotFoundError:  # a temporary file that a running program has just removed
         return 0

@@ -1,4 +1,4 @@
-"""Record the git commands that a run calls, and their disk usage."""
+"""Records the git commands that a run executes, and their disk usage."""
 
 import json
 import shlex
@@ -16,11 +16,11 @@ class Call(NamedTuple):
     """A git command that was run."""
 
     argv: Sequence[str]
-    bytes: int  # on disk under TMPDIR after it finished
+    bytes: int  # bytes on disk under TMPDIR after the command has finished
 
 
 def record(where: Room, argv: Sequence[str]) -> list[Call]:
-    """Run a command with a git on PATH that records every call, and return the calls."""
+    """Run a command with a wrapper for git on PATH that records every call. Return the calls."""
     folder = Path(mkdtemp(dir=where.folder, prefix="record-"))
     stub = folder / "bin" / "git"
     stub.parent.mkdir()

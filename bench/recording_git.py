@@ -1,6 +1,7 @@
-"""A wrapper for git on PATH: run the real git, and record the call and the bytes in RECORD_TMP afterwards.
+"""A wrapper for git on PATH: it runs the real git, and then records the call and how many bytes are
+in RECORD_TMP.
 
-Each call is written to PROCESS.json in the folder RECORD_GIT.
+Each call is written to a file PROCESS.json in the folder RECORD_GIT.
 """
 
 import json

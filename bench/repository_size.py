@@ -1,4 +1,6 @@
-"""The cost of a large repository. A run only fetches the trees that it needs, but a clone fetches everything."""
+"""The cost of a large repository: a run only fetches the trees that it needs, whereas a clone
+fetches everything.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +27,7 @@ SHOWN = "git clone --depth 1 && sed -i … && git commit --all && git push"
 
 
 class Place(NamedTuple):
-    """An Application in a repository of a certain size."""
+    """An Application in a repository of a given size."""
 
     where: Room
     repo: Path
@@ -33,15 +35,15 @@ class Place(NamedTuple):
     tags: Iterator[int]
 
     def update(self) -> float:
-        """Send one event to the command and return the seconds."""
+        """Send one event to the command, and return the time in seconds."""
         tag = self._next()
         spent = run(self.where, event.command(tag, self.applications)).wall
         event.landed(self.repo, ONE, tag)
         return spent
 
     def clone(self) -> float:
-        """Make the same change with a clone and return the seconds. The clone is kept for further
-        measurements.
+        """Make the same change with a clone, and return the time in seconds. The clone is kept for
+        further measurements.
         """
         tag, work = self._next(), self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
@@ -51,7 +53,7 @@ class Place(NamedTuple):
         return spent
 
     def peak(self) -> int:
-        """Return the highest disk usage in bytes after any of a run's git commands."""
+        """Return the highest disk usage, in bytes, after any of the git commands of a run."""
         return max(
             call.bytes
             for call in record(self.where, event.command(self._next(), self.applications))

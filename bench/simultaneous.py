@@ -1,9 +1,9 @@
-"""Simultaneous runs on one branch: all of them land, and the history is linear.
+"""Simultaneous runs on one branch: all of them land, and the history remains linear.
 
-20 runs are isolated like pods, each in its own network namespace, with a local repository. 50 runs
-use a Git server 30 ms away (each way), which a namespace could not reach. The 50 runs of a script
-with plain git use the same server, because on a local disk, their time depends on the disk: 3 to
-15 seconds on one machine.
+20 runs are isolated like pods: each is in its own network namespace, with a local repository. 50
+runs use a Git server 30 ms away (each way), which they could not reach from a namespace. The 50
+runs of a script with plain git use the same server, because with a repository on a local disk,
+their time would depend on the disk: 3 to 15 seconds on one machine.
 """
 
 import os
@@ -25,12 +25,12 @@ from bench.repository_size import SHOWN
 
 RUNS = 20
 CROWD = 50
-# Pods do not share a network, so runs must not help each other over this machine's network.
+# Pods do not share a network, so runs must not help each other through this machine's network.
 ALONE = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--net", "--map-root-user"]
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield simultaneous runs, compared with sequential runs."""
+    """Yield figures for simultaneous runs, compared with sequential runs."""
     try:
         subprocess.run([*ALONE, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -41,7 +41,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def _isolated() -> Figure:
-    """Compare runs at the same time with the same runs, one after the other."""
+    """Compare simultaneous runs with the same runs one after the other."""
     with TemporaryDirectory() as name:
         where = room(Path(name))
         apps = material.apps(RUNS, same_image=False)
@@ -51,7 +51,7 @@ def _isolated() -> Figure:
         ]
 
         def commands(tag: str) -> list[list[str]]:
-            """Return one command for each Application, in its own network."""
+            """Return one command for each Application. Each runs in its own network namespace."""
             return [
                 [*ALONE, *event.command(tag, file, app.image)]
                 for app, file in zip(apps, files, strict=True)
@@ -68,7 +68,9 @@ def _isolated() -> Figure:
 
 
 def _far_away() -> Figure:
-    """Compare runs at the same time with a script that is run as often, one after the other."""
+    """Compare simultaneous runs with a script that is executed the same number of times, one after
+    the other.
+    """
     with TemporaryDirectory() as name, ExitStack() as opened:
         where = room(Path(name))
         apps = material.apps(CROWD, same_image=False)
@@ -87,7 +89,7 @@ def _far_away() -> Figure:
 
 
 def _check(repo: Path, apps: Sequence[App], tag: str, commits: int) -> None:
-    """Stop unless every run made its own commit in a linear history."""
+    """Abort unless every run made its own commit, and the history is linear."""
     event.landed(repo, apps, tag)
     assert material.git(repo, "rev-list", "--count", "main") == str(commits), (
         "not one commit per run"
@@ -96,7 +98,7 @@ def _check(repo: Path, apps: Sequence[App], tag: str, commits: int) -> None:
 
 
 def _together(where: Room, commands: Sequence[list[str]]) -> float:
-    """Start all commands at once, wait for them, and return the seconds."""
+    """Start all commands at once, wait for them, and return the time in seconds."""
     began = time.perf_counter()
     for running in [start(where, command) for command in commands]:
         wait(running)

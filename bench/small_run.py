@@ -1,6 +1,7 @@
-"""The cost of one update in a small repository, compared with importing the packages that it uses.
+"""The cost of one update in a small repository, compared with merely importing the packages that
+the update uses.
 
-It reveals unnecessary work.
+This comparison reveals unnecessary work.
 """
 
 import sys
@@ -14,13 +15,15 @@ from bench.figure import Figure, Side, alternate
 from bench.process import room, run
 
 ROUNDS = 9
-# The dependencies in pyproject.toml, with the parts that runs import. This run does not need
+# The dependencies in pyproject.toml, including the parts that runs import. This run does not need
 # requests or ruamel.yaml.
 PACKAGES = "re2, requests, rich.console, ruamel.yaml, semver, sh, typer, yaml"
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the CPU time of a run with its git commands, compared with a Python process that only imports packages."""
+    """Yield the CPU time of a run, including its git commands, compared with that of a Python
+    process that only imports packages.
+    """
     with TemporaryDirectory() as name:
         where = room(Path(name))
         apps = material.apps(1)

@@ -1,7 +1,7 @@
-"""`python tree_memory.py PROGRAM ARGUMENT…`: run a program, and print the peak memory of the
+"""`python tree_memory.py PROGRAM ARGUMENT…`: runs a program, and prints the peak memory of the
 program and its children.
 
-The number is in bytes. Memory that several processes share counts once (Pss), as it does for a
+The number is in bytes. Memory that several processes share is counted once (Pss), as it is for a
 container's memory limit.
 """
 
@@ -10,13 +10,13 @@ import sys
 
 
 def held(pid: int) -> int:
-    """Return the current memory of a process and all its children, in bytes."""
+    """Return the current memory of a process and all its child processes, in bytes."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             own = next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return own * 1024 + sum(held(int(child)) for child in file.read().split())
-    except (OSError, StopIteration):  # the process has exited
+    except (OSError, StopIteration):  # the process has exited in the meantime
         return 0
 
 

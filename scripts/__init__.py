@@ -1,1 +1,3 @@
-"""Maintenance scripts that generate parts of the manifests and the documentation from the code."""
+"""Maintenance scripts that generate parts of the manifests and of the documentation from
+the code.
+"""

@@ -1,6 +1,7 @@
-"""A headless Chromium that returns a page's contents after its scripts have run, and takes screenshots.
+"""A headless Chromium that returns a page's contents after the page's scripts have run, and takes
+screenshots.
 
-It uses the DevTools protocol over a pipe, so it does not need a driver or a package.
+It is controlled with the DevTools protocol over a pipe, so no driver or package is needed.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ FLAGS = [
 
 @contextmanager
 def browser(program: str) -> Iterator[Page]:
-    """Start the browser, and stop it at the end of the block."""
+    """Start the browser, and stop it when the block ends."""
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The browser reads commands from file descriptor 3, and writes responses to 4.
+        # The browser reads commands from file descriptor 3, and writes its responses to 4.
         start = [
             "bash",
             "-c",
@@ -55,7 +56,7 @@ def browser(program: str) -> Iterator[Page]:
 
 
 class Page:
-    """The only page of a browser."""
+    """The browser's only page."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write, self._unread, self._number = read, write, b"", 0
@@ -85,7 +86,7 @@ class Page:
         )
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
-        """Send a command and return the browser's response."""
+        """Send a command to the browser and return its response."""
         self._number += 1
         command = {"id": self._number, "method": method, "params": params, **self._session}
         os.write(self._write, json.dumps(command).encode() + b"\0")
@@ -104,19 +105,19 @@ class Page:
                 return dict(answer["result"])
 
     def open(self, url: str) -> None:
-        """Open a page."""
+        """Navigate to a page."""
         self.ask("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        """Return the value of a JavaScript expression."""
+        """Evaluate a JavaScript expression and return its value."""
         answer = self.ask(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
         return answer["result"].get("value")
 
     def until(self, script: str, seconds: float = 30) -> Any:
-        """Wait until an expression is truthy and return its value."""
+        """Wait until a JavaScript expression is truthy and return its value."""
         end = time.monotonic() + seconds
         while not (value := self.run(script)):
             if time.monotonic() > end:
@@ -125,7 +126,7 @@ class Page:
         return value
 
     def picture(self, longest: int) -> bytes:
-        """Return a PNG screenshot of the page, up to a maximum height in pixels."""
+        """Return a screenshot of the page as a PNG, up to a maximum height in pixels."""
         width, height = self.run("[innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": min(height, longest), "scale": 1}
         shown = self.ask(

@@ -1,7 +1,8 @@
-"""Set the version in all files: `python -m scripts.bump 1.2.0`. `--check [v1.2.0]` only checks that all files agree.
+"""Set the version in all files: `python -m scripts.bump 1.2.0`. `--check [v1.2.0]` only checks that
+all files agree.
 
-`task/__init__.py` is the only source. Versions in other files are found by pattern, so new samples do not need an entry
-here.
+`task/__init__.py` is the only source of the version. Versions in other files are found by pattern,
+so new samples do not have to be listed here.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _SHORTEST = _V.replace(
     "]+)?", "]+?)??"
 )  # the suffix of the action's image may follow the version: v1.2.0-action
 
-# The files with a version, and their patterns. The surrounding text is kept. The first file is the
-# source.
+# The files that contain a version, and their patterns. The
+# text around a version is kept. The first file is the source.
 PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SOURCE, (rf'^__version__ = "({_V})"$',)),
     ("Dockerfile", (rf"^ARG VERSION=({_V})$",)),
@@ -40,8 +41,8 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".github/ISSUE_TEMPLATE/*", ()),
     ("tests/data/help/*", ()),
 )
-# Patterns for all files: images (mirrored or not), bundles, the action, the component, the package,
-# and links to files at a tag.
+# Patterns that apply to all files: images (mirrored or not), bundles, the action, the component,
+# the package, and links to files at a tag.
 NAMED = (
     rf"/image-update(?:/bundle)?[:@]v({_SHORTEST})(?=-action\b|[^0-9A-Za-z.-]|$)",
     rf"raw\.githubusercontent\.com/argocd-image-update/image-update/v({_V})/",
@@ -51,12 +52,12 @@ NAMED = (
     rf"name: revision, value: v({_V})\}}",
     rf"^    rev: v({_V})$",  # the pre-commit hook
     rf"argocd-image-update/image-update//[\w/-]+\?ref=v({_V})$",
-    rf"\bimage-update ({_V})(?=,|$)",  # the output of --version
+    rf"\bimage-update ({_V})(?=,|$)",  # as printed by --version
 )
 
 
 def main(argv: list[str]) -> int:
-    """Run the command and return the exit code: 1 if the versions differ."""
+    """Run the command. Return its exit code, which is 1 if the versions differ."""
     if argv[:1] == ["--check"]:
         return _check(argv[1] if len(argv) > 1 else f"v{current()}")
     if len(argv) != 1 or not VERSION.fullmatch(argv[0].removeprefix("v")):
@@ -73,7 +74,7 @@ def current(root: Path = ROOT) -> str:
 
 
 def versions(root: Path = ROOT) -> dict[str, set[str]]:
-    """Return the versions in each file."""
+    """Return the versions that each file contains."""
     found: dict[str, set[str]] = {}
     for path, patterns in _files(root):
         text = path.read_text(encoding="utf-8")
@@ -86,7 +87,9 @@ def versions(root: Path = ROOT) -> dict[str, set[str]]:
 
 
 def bump(version: str, root: Path = ROOT) -> list[str]:
-    """Write the version to all files and return the changed files. A second run does not change anything."""
+    """Write the version to all files and return the files that changed. Running this again changes
+    nothing.
+    """
     changed = []
     notes = _notes(root, version)
     for path, patterns in _files(root):
@@ -115,7 +118,7 @@ def _with(match: re.Match[str], version: str) -> str:
     return match[0][:start] + version + match[0][end:]
 
 
-# The changes for Artifact Hub: the version's entries in CHANGELOG.md.
+# The list of changes for Artifact Hub: the entries for the version in CHANGELOG.md.
 
 
 def _notes(root: Path, version: str) -> list[dict[str, str]]:
@@ -126,7 +129,7 @@ def _notes(root: Path, version: str) -> list[dict[str, str]]:
     entries = re.findall(r"^- (.+(?:\n  .+)*)", found[1], re.MULTILINE) if found else []
     entries = [
         re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", entry) for entry in entries
-    ]  # links would be broken on Artifact Hub
+    ]  # remove links, which would be broken on Artifact Hub
     return [
         {"kind": _kind(entry), "description": " ".join(entry.replace("`", "").split())}
         for entry in entries
@@ -145,7 +148,7 @@ def _kind(entry: str) -> str:
 
 
 def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
-    """Replace the changes for Artifact Hub if the file has any."""
+    """Replace the list of changes for Artifact Hub if the file contains one."""
     if not notes:
         return text
     told = yaml.safe_dump(notes, sort_keys=False, allow_unicode=True, width=140)

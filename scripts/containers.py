@@ -1,7 +1,8 @@
-"""Build the image on a locally created Debian base, and run it: `python -m scripts.containers [runtime|action]`.
+"""Build the image on a locally created Debian base, and run the image: `python -m
+scripts.containers [runtime|action]`.
 
-Nothing is pulled, and everything is stored in `.cache/image`. Requires root, and mmdebstrap, buildah, podman, runc, and
-netavark from Debian.
+Nothing is pulled, and everything is stored in `.cache/image`. This requires root, and the Debian
+packages mmdebstrap, buildah, podman, runc, and netavark.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ CACHE = ROOT / ".cache" / "image"
 PROGRAMS = ("mmdebstrap", "buildah", "podman", "runc")
 _MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[
     :12
-]  # any change to this file creates a new base
+]  # any change to this file results in a new base
 BASE = f"localhost/image-update-base:{_MADE_BY}"
 MACHINE = dict(
     os.environ
-)  # this machine's package settings, read before a test's clean environment hides them
+)  # this machine's package settings, saved before a test's clean environment hides them
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
-# with symlinks, like debootstrap, because the usrmerge package requires perl
+# Use symlinks, as debootstrap does, because the usrmerge package would require perl.
 _MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
 _MIRROR = "http://deb.debian.org/debian"
-# The official slim images also leave these out, as well as the bytecode of the standard library.
+# The official slim images omit these files, too, and so does this image. It also omits the bytecode
+# of the standard library.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
 _NO_BYTECODE = 'find "$1/usr/lib/python3"* -name __pycache__ -prune -exec rm -r {} +'
 _AUTHORITIES = "/run/image-update-build/authorities.pem"
@@ -39,7 +41,7 @@ _PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout",
 
 
 def base() -> str:
-    """Return the name of the base image. Create the image if it is missing."""
+    """Return the name of the base image, which is created first if it is missing."""
     with _locked():
         if _said("podman", "image", "exists", BASE, fails=True) is None:
             tar = CACHE / f"base-{_MADE_BY}.tar"
@@ -68,19 +70,19 @@ def build(target: str = "runtime") -> str:
         _said("buildah", "bud", *options, *given, "--file", str(ROOT / "Dockerfile"), str(ROOT))
         _said(
             "podman", "image", "prune", "--force", "--filter", "until=24h"
-        )  # layers of old builds
+        )  # layers left over from earlier builds
     return name
 
 
 def podman(*arguments: str) -> list[str]:
-    """Return a podman command line. It must run with `environment()`."""
+    """Return a podman command line. It must be run with the variables in `environment()`."""
     return ["podman", *arguments]
 
 
 def run(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
     """Return the command line that runs an image without privileges and with a read-only root.
 
-    `restricted` pods run like this.
+    Pods under the `restricted` policy run in the same way.
     """
     rights = (
         "--read-only",
@@ -92,11 +94,13 @@ def run(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
 
 
 def container(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
-    """Return the command line that runs an image on this machine's network. The container is removed when it ends."""
+    """Return the command line that runs an image on this machine's network. The container is
+    removed when it exits.
+    """
     limits = (
         "--ulimit=nofile=4096:4096",
         "--ulimit=nproc=10000:10000",
-    )  # the container defaults may exceed the limits of this machine
+    )  # the default limits of containers may exceed those of this machine
     return podman(
         "run", "--rm", "--pull=never", "--network=host", *limits, *options, image, *command
     )
@@ -108,14 +112,16 @@ def size(image: str) -> int:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the variables that point buildah and podman to their configuration and to the store in `.cache`."""
+    """Return the variables that point buildah and podman to their configuration and storage in
+    `.cache`.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     driver = "vfs" if _filesystem() == "overlay" else "overlay"  # overlay mounts cannot be nested
     _write(
         "storage.conf",
         f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n',
     )
-    # crun does not support hybrid cgroups, and there is no journal without systemd.
+    # crun does not support hybrid cgroups, and without systemd, there is no journal.
     engine = 'runtime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
     _write("containers.conf", f'[engine]\n{engine}[network]\nnetwork_backend = "netavark"\n')
     kept = {
@@ -131,7 +137,7 @@ def environment() -> Mapping[str, str]:
 
 
 def _make_base(tar: Path) -> None:
-    """Create a minimal Debian with Python from the mirror that apt uses on this machine."""
+    """Create a minimal Debian image with Python from the mirror that apt uses on this machine."""
     slim = [f"--dpkgopt=path-exclude={one}" for one in _LEFT_OUT]
     if (
         proxy := (_said("apt-config", "shell", "X", "Acquire::http::Proxy") or "")
@@ -158,9 +164,9 @@ def _make_base(tar: Path) -> None:
 
 
 def _packages_by() -> Iterator[str]:
-    """Yield options that give pip the same package sources during the build as on this machine.
+    """Yield the options that make pip use this machine's package sources during the build.
 
-    They do not end up in the image.
+    The options do not end up in the image.
     """
     told = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
@@ -185,7 +191,7 @@ def _packages_by() -> Iterator[str]:
 
 
 def _said(program: str, *arguments: str, fails: bool = False) -> str | None:
-    """Return a program's output, or None if the program fails and `fails` is set."""
+    """Return a program's output. With `fails`, return None if the program fails."""
     done = subprocess.run(
         [program, *arguments], env=environment(), capture_output=True, text=True, check=False
     )

@@ -1,9 +1,11 @@
-"""Generate the parts of the hosts' manifests that list options, results, and secrets from one table.
+"""Generate the parts of the hosts' manifests that list options, results, and secrets from a single
+table.
 
     python -m scripts.hosts
 
-The parameters come from the commands' options (`task/settings.py`). The texts for results and secrets are below. In each
-file, the lines between two markers are regenerated. The rest is written by hand.
+The parameters come from the commands' options (`task/settings.py`). The texts for results and
+secrets are in this file. In each manifest, the lines between two markers are regenerated. The rest
+is written by hand.
 """
 
 from __future__ import annotations
@@ -42,9 +44,10 @@ NOTE = (
     "# Generated from ../image-update/manifests.yaml by `python -m scripts.hosts`: do not edit.\n"
 )
 
-# The parameters, in form order. Dashboards show a field for each, and a form has at most fifty-five fields, including
-# those that the host adds (GitHub adds nine secrets). So this list only has the parameters that people fill in, those
-# that the commands require, and file paths. To add a parameter, add it here. Everything else goes through `options`.
+# The parameters, in the order of the form. Dashboards display a field for each parameter, and a
+# form can have at most fifty-five fields, including those that the host adds (GitHub adds nine
+# secrets). So this list only contains the parameters that people fill in, those that the commands
+# require, and file paths. To add a parameter, add it here. Everything else goes through `options`.
 FORM = (
     "image", "image-digest", "images-from", "names", "alias", "from", "to", "failed", "healthy", "reason", "until",
     "by", "discard", "revision", "base", "head", "applications", "application", "clusters", "require-match", "pin-digest",
@@ -58,12 +61,13 @@ OPTIONS = (
     "The command's other options, one {each}, as --name value or --name=value. See the reference."
 )
 COMMAND = f"Command to run: {', '.join(CI_COMMANDS[:-1])}, or {CI_COMMANDS[-1]}."
-# The form fields of a template that is submitted on its own.
+# The fields of the form for a template that is submitted on its own.
 ASKED = (
     "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until",
     "by", "discard", "healthy", "revision",
 )  # fmt: skip
-# `applications` sets the source for `lint`. Its options for interactive use are not parameters.
+# `applications` sets the source for `lint`. The options for
+# using `lint` interactively are not parameters.
 ONLY_OF_LINT = ("source", "holds", "from-image-updater")
 RESULTS = {
     "status": "updated, unchanged, refused, or failed. For plan and dry-run, the result that a run would have. "
@@ -83,7 +87,7 @@ RESULTS = {
     "message": "First error or, if there are no errors, the outcome. One line of at most 300 bytes.",
     "image_ARTIFACT_INPUTS": "The image as an input of this run (uri, digest), for Tekton Chains.",
 }
-# The results of a step that was skipped or did not start. They must never report success.
+# The results of a step that was skipped or could not start. They must never report success.
 FALLBACKS = {
     "status": "failed", "updated": "false", "applications": "[]", "applications-count": "0", "rolled-back": "false",
     "image_ARTIFACT_INPUTS": '{"uri":"","digest":""}',
@@ -111,7 +115,7 @@ class Parameter:
 
     @property
     def variable(self) -> str:
-        """The variable that the host uses to pass the parameter."""
+        """The variable in which the host passes the parameter."""
         return PARAMETER_PREFIX + self.name.upper().replace("-", "_")
 
 
@@ -124,15 +128,16 @@ class Host:
     variable: str
     result: str = ""
     hidden: str = ""
-    # options that the host sets itself, which are therefore not parameters
+    # options that the host sets itself, and that are therefore not parameters
     settled: tuple[str, ...] = ()
-    paths: str = ""  # base of relative paths
-    values: Mapping[str, str] = field(default_factory=dict)  # used instead of the plain parameter
+    paths: str = ""  # help text that names the folder that paths are relative to
+    # values that replace the plain reference to a parameter
+    values: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, tuple[str, str]] = field(
         default_factory=dict
-    )  # a different default and help text
+    )  # defaults and help texts that differ on this host
     command: str = ""  # appended to the default of the `command` parameter
-    array: str = ""  # syntax for array parameters, or "" if the host does not have arrays
+    array: str = ""  # the syntax for array parameters, or "" if the host does not support arrays
 
 
 TEKTON = Host(
@@ -205,7 +210,9 @@ HOSTS: Mapping[Path, Host] = {
 
 
 def parameters() -> tuple[Parameter, ...]:
-    """Return the parameters that all hosts have: the options of the commands that hosts can call."""
+    """Return the parameters that all hosts have in common: the options of the commands that hosts
+    can call.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     options: dict[str, Option] = {}
     for command in CI_COMMANDS:
@@ -232,13 +239,15 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def _without_dashes(text: str) -> str:
-    """Return the help text with parameter names instead of options, and mark options that go into `options`."""
+    """Replace options in the help text with parameter names. Mark options that go into
+    `options`.
+    """
     text = re.sub(r"--([a-z-]+)", lambda flag: flag[1] if flag[1] in FORM else flag[0], text)
     return re.sub(r"(--[a-z-]+)", r"\1 (in options)", text)
 
 
 def _told(helps: Mapping[str, list[str]]) -> str:
-    """Return the help for `run`, otherwise the help for each command that accepts the option."""
+    """Return the help for `run`, or else the help for each command that accepts the option."""
     for text, commands in helps.items():
         if "run" in commands:
             return text
@@ -252,7 +261,9 @@ def _listed(names: list[str]) -> str:
 
 
 def _help(option: Option, default: object) -> str:
-    """Return the option's help with its accepted values. Hosts do not provide stdin."""
+    """Return the option's help together with the values that it accepts. Hosts do not provide
+    stdin.
+    """
     text = option.help.replace('"', "'").replace(", - (stdin)", "").replace(" Use - for stdin.", "")
     if isinstance(default, bool) or not (default or option.metavar):
         return f"{text} Set to true or false."
@@ -269,7 +280,7 @@ def _help(option: Option, default: object) -> str:
 
 
 def of_host(host: Host) -> Iterator[Parameter]:
-    """Yield a host's parameters, starting with `command`."""
+    """Yield a host's parameters, beginning with `command`."""
     yield Parameter("command", "run", COMMAND)
     for one in parameters():
         if one.name not in host.settled:
@@ -284,7 +295,9 @@ def of_host(host: Host) -> Iterator[Parameter]:
 
 
 def secrets() -> Mapping[str, str]:
-    """Return the variables for secrets by key, without those that CI systems set."""
+    """Return the variables for secrets, keyed by parameter name, without those that CI
+    systems set.
+    """
     return {
         one.removeprefix(ENV_PREFIX).lower().replace("_", "-"): one
         for one in SECRETS
@@ -292,7 +305,7 @@ def secrets() -> Mapping[str, str]:
     }
 
 
-# The parts between markers, as lines without indentation.
+# The contents of the sections between markers, as lines without indentation.
 
 
 def _parameters(host: Host) -> Iterator[str]:
@@ -316,7 +329,7 @@ def _declared(host: Host, one: Parameter) -> str:
 def _variables(host: Host) -> Iterator[str]:
     for one in of_host(host):
         handed_over = one.name == "command" or (one.name == "options" and host.array)
-        if not handed_over:  # the others are passed as arguments
+        if not handed_over:  # the remaining parameters are passed as arguments
             value = host.values.get(one.name) or host.reference.format(name=one.name)
             yield host.variable.format(variable=one.variable, value=value)
 
@@ -381,7 +394,9 @@ TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
 
 
 def rendered(path: Path, text: str) -> str:
-    """Return the text of a manifest, or of the README next to it, with regenerated parts."""
+    """Return the text of a manifest (or of the README next to it) with its generated parts
+    updated.
+    """
     host = next(host for manifest, host in HOSTS.items() if manifest.parent == path.parent)
     parts = PARTS if path in HOSTS else TABLES
 
@@ -395,7 +410,7 @@ def rendered(path: Path, text: str) -> str:
 
 
 def files() -> Mapping[Path, str]:
-    """Return the text of every file with generated parts."""
+    """Return the text of every file that contains generated parts."""
     readmes = (TASK.with_name("README.md"), TEMPLATE.with_name("README.md"))
     found = {path: rendered(path, path.read_text(encoding="utf-8")) for path in (*HOSTS, *readmes)}
     whole = found[TEMPLATE].replace(

@@ -2,9 +2,9 @@
 
     python -m scripts.house
 
-The metrics show how hard the code is to read: how dense its lines are, how many branches its functions have, and how
-long its lines are. They are guardrails, not goals. A metric may rise, but only in a separate commit that states the
-benefit for the reader. Do not split code only to meet a limit.
+The metrics indicate how hard the code is to read: how dense its lines are, how many branches its
+functions have, and how long its lines are. They are guardrails, not goals. A metric may rise, but
+only in a separate commit that states how readers benefit. Do not split code just to meet a limit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 def main() -> None:
-    """Print each figure with its limit, and exit with 1 if any figure exceeds its limit."""
+    """Print each figure with its limit. Exit with 1 if any figure exceeds its limit."""
     limits = tomllib.loads(TABLE.read_text())
     high = []
     for name, figure in (of_the_source() | of_one_push()).items():
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def of_the_source() -> dict[str, Figure]:
-    """Return the figures for the source code of `task/`."""
+    """Return the figures for the source code in `task/`."""
     sources = [Source(path) for path in sorted(TASK.rglob("*.py"))]
     functions = [function for source in sources for function in source.functions()]
     classes = Counter(name for source in sources for name in source.classes())
@@ -109,7 +109,7 @@ def of_the_source() -> dict[str, Figure]:
         "names bound in more than a tenth of the functions": common_names(functions),
         "assignments of a tuple to a tuple": found(sources, is_packed),
         "loops with a condition in the header": found(sources, is_guarded),
-        # wiring/ imports a client where it creates it
+        # modules in wiring/ import a client at the point where they create it
         "late imports outside wiring/": found(
             [function for function in functions if not function.name.startswith("task/wiring/")],
             is_import,
@@ -123,7 +123,7 @@ def of_the_source() -> dict[str, Figure]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, and the three places that contribute most to it."""
+    """A figure, and the three places that contribute the most to it."""
 
     value: float
     places: str = ""
@@ -162,21 +162,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Member:
-    """A function and its location."""
+    """A function and where it is located."""
 
     name: str
     node: Function
 
 
 def nodes(tree: ast.AST, kind: type[Node]) -> Iterator[Node]:
-    """Yield the nodes of a kind."""
+    """Yield the nodes of the given kind."""
     for node in ast.walk(tree):
         if isinstance(node, kind):
             yield node
 
 
 def prose_lines(tree: ast.AST) -> set[int]:
-    """Return the line numbers of all docstrings."""
+    """Return the numbers of all lines that belong to docstrings."""
     lines: set[int] = set()
     for node in nodes(tree, ast.Expr):
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -191,25 +191,25 @@ def worst(values: Mapping[str, float]) -> str:
 
 
 def many(functions: Iterable[Member], measure: Callable[[Member], int], limit: int) -> Figure:
-    """Return the number of functions above a limit."""
+    """Return how many functions exceed a limit."""
     high = {function.name: size for function in functions if (size := measure(function)) > limit}
     return Figure(len(high), worst(high))
 
 
 def most(functions: Iterable[Member], measure: Callable[[Member], int]) -> Figure:
-    """Return the highest measure of any function."""
+    """Return the highest value that a measure has for any function."""
     sizes = {function.name: measure(function) for function in functions}
     return Figure(max(sizes.values()), worst(sizes))
 
 
 def found(parts: Iterable[Source | Member], test: Callable[[ast.AST], bool]) -> Figure:
-    """Return the number of nodes that pass a test."""
+    """Return how many nodes pass a test."""
     counts = {part.name: sum(map(test, ast.walk(part.node))) for part in parts}
     return Figure(sum(counts.values()), worst(counts))
 
 
 def twice(names: Mapping[str, int]) -> Figure:
-    """Return the number of names that exist more than once."""
+    """Return how many names exist more than once."""
     double = {name: count for name, count in names.items() if count > 1}
     return Figure(len(double), worst(double))
 
@@ -228,7 +228,7 @@ def branches(function: Member) -> int:
 
 
 def is_packed(node: ast.AST) -> bool:
-    """Return whether a node assigns several values to several names in one statement."""
+    """Return whether a node assigns several values to several names in a single statement."""
     if not isinstance(node, ast.Assign):
         return False
     return isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
@@ -245,7 +245,9 @@ def is_import(node: ast.AST) -> bool:
 
 
 def common_names(functions: Sequence[Member]) -> Figure:
-    """Return how many names are bound in more than a tenth of the functions. Such names are meaningless."""
+    """Return how many names are bound in more than a tenth of the functions. Such common names
+    carry no meaning.
+    """
     bound: Counter[str] = Counter()
     for function in functions:
         bound.update(
@@ -255,8 +257,9 @@ def common_names(functions: Sequence[Member]) -> Figure:
     return Figure(len(common), worst(common))
 
 
-# Modules in these folders are entries of a table (`FORMS`, `EDITORS`, the commands). Their functions have
-# the names that the table calls, so the same name in each module is intentional.
+# Modules in these folders are entries of a table (`FORMS`, `EDITORS`,
+# the commands). The table determines the names of their functions, so
+# it is intentional that each module uses the same names.
 PLUGINS = {
     "task/ci/events/": {"known", "read"},
     "task/editors/": {"read", "write", "places", "read_below", "strays"},
@@ -265,7 +268,9 @@ PLUGINS = {
 
 
 def top_level(sources: Iterable[Source]) -> Iterator[str]:
-    """Yield the names of all functions that are not methods and are not called through a table."""
+    """Yield the names of all functions, other than methods and functions that are called through a
+    table.
+    """
     for source in sources:
         of_tables = [names for folder, names in PLUGINS.items() if source.name.startswith(folder)]
         for node in ast.iter_child_nodes(source.node):
@@ -274,43 +279,46 @@ def top_level(sources: Iterable[Source]) -> Iterator[str]:
 
 
 def lines_of(function: Function) -> range:
-    """Return the lines of the body without the docstring."""
+    """Return the lines of a function's body, without its docstring."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return range(body[0].lineno, (body[-1].end_lineno or 0) + 1) if body else range(0)
 
 
 def parameters(function: Member) -> int:
-    """Return the number of parameters of a function, without `self`."""
+    """Return how many parameters a function has, not counting `self`."""
     given = function.node.args
     named = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     return len(named) - (named[:1] in (["self"], ["cls"]))
 
 
 def of_one_push() -> dict[str, Figure]:
-    """Return the figures for the code that handles one event until the push, from a real run on a one-file repository."""
+    """Return the figures for the code that handles an event until the push. They come from a real
+    run on a one-file repository.
+    """
     functions: set[Any] = set()
     records: set[type] = set()
     frames = 0
 
     def watch(frame: FrameType, event: str, _argument: object) -> None:
         nonlocal frames
-        if event != "call" or frames:  # code after the push does not count
+        if event != "call" or frames:  # code that runs after the push does not count
             return
         code = frame.f_code
         if code.co_name.startswith("<") or not code.co_flags & inspect.CO_OPTIMIZED:
-            return  # a module or class body, or a part of a function
+            return  # the body of a module or class, or a part of a function, such as a lambda
         if code.co_filename.startswith(f"{TASK}/"):
             functions.add(code)
             if code.co_qualname == "Git.run" and "push" in frame.f_locals["argv"]:
                 frames = depth(frame)
-        # generated by a dataclass
+        # an `__init__` that was generated for a dataclass
         elif code.co_name == "__init__" and code.co_filename == "<string>":
             kind, caller = type(frame.f_locals["self"]), frame.f_back
             imported = caller is not None and not caller.f_code.co_flags & inspect.CO_OPTIMIZED
             if is_dataclass(kind) and kind.__module__.startswith("task.") and not imported:
                 records.add(kind)
 
-    import_module("task.cli.update")  # calls during the import of modules do not count
+    # imported first, so that calls during the imports do not count
+    import_module("task.cli.update")
     with tempfile.TemporaryDirectory() as folder:
         words, said = prepared(Path(folder)), io.TextIOWrapper(io.BytesIO(), write_through=True)
         threading.setprofile(watch)
@@ -332,7 +340,7 @@ def of_one_push() -> dict[str, Figure]:
 
 
 def depth(frame: FrameType | None) -> int:
-    """Return the number of stack frames in `task/`."""
+    """Return how many of the stack frames are in `task/`."""
     found = 0
     while frame is not None:
         found += frame.f_code.co_filename.startswith(f"{TASK}/")
@@ -341,7 +349,9 @@ def depth(frame: FrameType | None) -> int:
 
 
 def prepared(folder: Path) -> list[str]:
-    """Create a repository and an Application in this folder and return the command line for the event."""
+    """Create a repository and an Application in this folder, and return the arguments for the
+    event.
+    """
     os.environ.clear()
     os.environ.update(PATH=os.defpath, HOME=str(folder), GIT_CONFIG_NOSYSTEM="1", LANG="C.UTF-8")
     repo = folder / "gitops.git"

@@ -1,8 +1,9 @@
-"""Generate the options table in docs/reference.md, the help of each command, and the hosts' manifests.
+"""Generate the table of options in docs/reference.md, the help of each command, and the hosts'
+manifests.
 
     python -m scripts.options
 
-Options are read from the Typer app. `scripts/hosts.py` generates the manifests.
+The options are read from the Typer app. `scripts/hosts.py` generates the manifests.
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ def main() -> None:
 
 
 def reference(path: Path) -> None:
-    """Write the tables of all options between the two comments."""
+    """Write the tables of all options between the two marker comments."""
     text = path.read_text()
     start = text.index(BEGIN) + len(BEGIN)
     path.write_text(text[:start] + table() + text[text.index(END) :])
 
 
 def table() -> str:
-    """Return all options with their variables, help, defaults, and commands, with a heading and a table per group."""
+    """Return tables of all options with their variables, help, defaults, and commands. Each group
+    has a heading and a table.
+    """
     rows, panel = [], ""
     for one in all_options():
         if one.rich_help_panel != panel:
@@ -74,12 +77,13 @@ def _row(one: TyperParam) -> str:
         )
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
-    # The variable is on its own line. With one more column, phones would not show what the option does.
+    # The variable gets a line of its own. With an additional
+    # column, phones would not show what the option does.
     return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} | {_taken_by(one)} |"
 
 
 def _taken_by(one: TyperParam) -> str:
-    """Return the commands that accept the option. The reference defines "all" and "writing"."""
+    """Return which commands accept the option. The reference defines "all" and "writing"."""
     taking = [
         name
         for name in commands()

@@ -1,7 +1,7 @@
 """Generate two pictures that follow the reader's light or dark mode: `python -m scripts.picture`.
 
-docs/demo.svg shows a terminal with a real `image-update demo`. docs/diagrams/figures.svg shows the times in
-docs/figures.md as a bar chart.
+docs/demo.svg displays a terminal with the output of a real `image-update demo`.
+docs/diagrams/figures.svg displays the times in docs/figures.md as a bar chart.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
 FIGURES = ROOT / "docs" / "figures.md"
 BARS = ROOT / "docs" / "diagrams" / "figures.svg"
-COLUMNS = 54  # narrow, so that letters are still 10 pixels high on a 360-pixel phone
+COLUMNS = 54  # narrow enough that letters are still 10 pixels high on a 360-pixel phone
 END = re.compile(r"\n(?:\x1b\[[0-9;]*m)*diff --git a/apps/worker")
 CELL, LINE, MARGIN, BAR = (
     8.4,
     19,
     14,
     36,
-)  # pixels: column width, line height, padding, and title bar
+)  # in pixels: width of a column, height of a line, padding, and height of the title bar
 STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
 LOOK = """\
 .back{fill:#ffffff}.edge{fill:none;stroke:#d0d7de}.bar{fill:#f6f8fa}.dot{fill:#c8cfd6}
@@ -45,9 +45,9 @@ def main() -> None:
 
 
 def demo() -> str:
-    """Return the terminal output of `image-update demo` up to the second diff.
+    """Return the terminal output of `image-update demo`, up to the second diff.
 
-    The repository has a fixed name.
+    The name of the repository is replaced with a fixed one.
     """
     environ = {
         "PATH": os.environ["PATH"],
@@ -69,7 +69,7 @@ def text_of(shown: str) -> str:
 
 
 def svg(shown: str) -> str:
-    """Return the picture of a text with terminal colors."""
+    """Return an SVG picture of a text with terminal colors."""
     lines = [part for line in ("$ image-update demo", *shown.split("\n")) for part in wrapped(line)]
     width = round(COLUMNS * CELL + 2 * MARGIN)
     height = BAR + LINE * len(lines) + 2 * MARGIN
@@ -93,7 +93,9 @@ def svg(shown: str) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Wrap a line like a terminal, but at a space if possible. The color continues after the break."""
+    """Wrap a line as a terminal does, but at a space if possible. The color continues on the next
+    line.
+    """
     rows, row, width, colour = [], "", 0, ""
     for codes, word in re.findall(r"(\x1b\[[0-9;]*m)|(\s*[^\s\x1b]*)", line):
         if codes:
@@ -107,7 +109,9 @@ def wrapped(line: str) -> list[str]:
 
 
 def _spans(line: str) -> str:
-    """Return one line. Each piece has its own position, so that a different font cannot shift the next piece."""
+    """Return a line of the SVG. Each piece is positioned separately, so that a different font
+    cannot shift the next piece.
+    """
     pieces, at = [], 0
     for codes, text in re.findall(r"(?:\x1b\[([0-9;]*)m)?([^\x1b]*)", line):
         if not text:
@@ -137,7 +141,9 @@ ROW = re.compile(
 
 
 def bars(page: str) -> str:
-    """Return the picture of the times in the page's table: a run compared with clone, edit, commit, and push."""
+    """Return a bar chart of the times in the page's table, which compares a run with clone, edit,
+    commit, and push.
+    """
     lines, y, kind = [], 26, ""
     for protocol, files, ours, theirs in ROW.findall(page):
         if protocol not in ("", kind):

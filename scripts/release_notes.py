@@ -2,7 +2,7 @@
 
     python3 -m scripts.release_notes v1.2.0
 
-It only needs Python, because the job that publishes a release does not install anything.
+This script only needs Python, because the job that publishes a release does not install anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = "argocd-image-update/image-update"
-# Release files, which the release job signs under these names.
+# The files of a release, by the names under which the release job signs them.
 MANIFESTS = {
     "tekton-task.yaml": "tekton/task/image-update/image-update.yaml",
     "tekton-stepaction.yaml": "tekton/stepaction/image-update/image-update.yaml",
@@ -49,14 +49,16 @@ PyPI shows the provenance next to each file of the package.
 
 
 def notes(tag: str, root: Path = ROOT) -> str:
-    """Return the notes for a tag. Raises `ValueError` if the changelog has no entry for it."""
+    """Return the release notes for a tag. Raises `ValueError` if the changelog has no entry for the
+    tag.
+    """
     version = tag.removeprefix("v")
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     entry = rf"^## \[?v?{re.escape(version)}\b.*\n([\s\S]*?)(?=^## |\Z)"
     found = re.search(entry, text, re.MULTILINE)
     if found is None:
         raise ValueError(f"CHANGELOG.md has no entry for {version}")
-    # A release page is not a repository file, so its links need full URLs.
+    # A release page is not a file in the repository, so its links must be full URLs.
     link = rf"\1https://github.com/{PROJECT}/blob/{tag}/"
     changes = re.sub(r"(\]\()(?!https?://|#)", link, found[1].strip())
     return f"{changes}\n{CHECKS.format(project=PROJECT, tag=tag)}"

@@ -1,7 +1,8 @@
-"""Write `tests/data/schemas.json`, the rules in the hosts' schemas: `SCHEMAS_DIR=folder python -m scripts.schemas`.
+"""Write `tests/data/schemas.json`, which contains the rules of the hosts' schemas:
+`SCHEMAS_DIR=folder python -m scripts.schemas`.
 
-The schemas of Tekton, Argo CD, Argo Workflows, Argo Events, and GitHub are several megabytes in
-size, mostly because of descriptions and repeated Kubernetes types. The file has every rule that a
+The schemas of Tekton, Argo CD, Argo Workflows, Argo Events, and GitHub take up several megabytes,
+mostly because of descriptions and repeated Kubernetes types. The file contains every rule that a
 validator applies, and contains each type only once.
 """
 
@@ -23,7 +24,7 @@ NOTE = (
     "argoproj/argo-workflows, argoproj/argo-events, argoproj-labs/argocd-image-updater and SchemaStore/schemastore "
     "(Apache-2.0): do not edit."
 )
-# One schema for each kind of file that this repository ships or shows.
+# One schema for each kind of file that this repository ships or shows as an example.
 PATTERNS = (
     "strict/*.json",
     "schemastore/github-action.json",
@@ -52,9 +53,9 @@ _PLAIN = frozenset(
         "required", "type", "uniqueItems",
     )
 )  # fmt: skip
-_WORTH_A_NAME = 60  # characters; shorter types are repeated
+_WORTH_A_NAME = 60  # in characters; shorter types are repeated where they are used
 
-Schema = Any  # a mapping or a boolean
+Schema = Any  # a schema is a mapping or a boolean
 Change = Callable[[Schema], Schema]
 
 
@@ -67,20 +68,22 @@ def main() -> None:
 
 
 def gathered(folder: Path) -> dict[str, Schema]:
-    """Return the schemas in a folder by file name."""
+    """Return the schemas in a folder, keyed by file name."""
     paths = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def rendered(schemas: Mapping[str, Schema]) -> str:
-    """Return the text of the file: one line for each type that is used in several places, and one for each schema."""
+    """Return the text of the file: one line for each type that is used in several places, and one
+    line for each schema.
+    """
     reduced = {stem: _reduced(schema, stem) for stem, schema in sorted(schemas.items())}
     seen = Counter[str]()
 
     def count(schema: Schema) -> Schema:
         text = _text(schema)
         seen[text] += 1
-        if seen[text] == 1:  # the contents of a repeated type are only counted once
+        if seen[text] == 1:  # the contents of a repeated type are counted only once
             _each(schema, count)
         return schema
 
@@ -105,9 +108,9 @@ def rendered(schemas: Mapping[str, Schema]) -> str:
 
 
 def _reduced(schema: Schema, stem: str) -> Schema:
-    """Return a schema with only the parts that a validator applies.
+    """Return a schema reduced to the parts that a validator applies.
 
-    Its references point into the combined file.
+    The references in it point into the combined file.
     """
     if not isinstance(schema, dict):
         return schema
@@ -119,7 +122,7 @@ def _reduced(schema: Schema, stem: str) -> Schema:
 
 
 def _each(schema: Schema, change: Change) -> Schema:
-    """Return a schema with a change applied to every schema directly inside it."""
+    """Return a schema after applying a change to every schema directly inside it."""
     if not isinstance(schema, dict):
         return schema
     changed = dict(schema)
@@ -128,7 +131,7 @@ def _each(schema: Schema, change: Change) -> Schema:
             changed[key] = change(value)
         elif key in _LIST or key == "items":
             changed[key] = [change(one) for one in value]
-        elif key in _NAMED:  # a dependency may be a list of names
+        elif key in _NAMED:  # a dependency may also be a list of names
             changed[key] = {
                 name: one if isinstance(one, list) else change(one) for name, one in value.items()
             }

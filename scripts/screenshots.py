@@ -1,8 +1,9 @@
 """Take the light and dark screenshots in docs/screenshots: a summary, a request, and the pages of
 `status` and `report`.
 
-Run `python -m scripts.screenshots`. Requires chromium. The summary and the request come from the tests
-(tests/data/situations). The command generates the pages for a repository in a temporary folder.
+Run `python -m scripts.screenshots`. This requires chromium. The summary and the request come from
+the tests (tests/data/situations). The command generates the pages for a repository in a temporary
+folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ a{color:#0969da}ul{padding-left:20px}
 @media (prefers-color-scheme:dark){body{color:#f0f6fc;background:#0d1117}a{color:#4493f8}
 td,th,h1,h3{border-color:#3d444d}}
 """
-# The Applications and their constraints.
+# The Applications in the repository, with their constraints.
 APPS = {"shop": "^1", "search": "^1", "cart": "^1", "billing": "~1.4", "legacy": "^1", "mail": "^1"}
 
 
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def pages(folder: Path) -> dict[str, str]:
-    """Return the HTML of each screenshot."""
+    """Return the HTML for each screenshot."""
     run, status = commands(folder)
     return {
         "summary": rendered(situation("mixed-update-and-failure", "summary")),
@@ -68,18 +69,20 @@ def pages(folder: Path) -> dict[str, str]:
 
 
 def situation(name: str, part: str) -> str:
-    """Return one part of a situation's output."""
+    """Return one part of the output for a situation."""
     text = SITUATIONS.joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return text.partition(f"## {part}\n")[2].partition("\n## ")[0]
 
 
 def rendered(text: str) -> str:
-    """Return a page that renders Markdown like a Git host."""
+    """Return a page with rendered Markdown that looks like a Git host's."""
     return f"<!doctype html><meta charset=utf-8><style>{LOOK}</style>{markdown(text, extensions=['tables'])}"
 
 
 def commands(folder: Path) -> tuple[str, str]:
-    """Return the report page of a run and the `status` page after it, for some Applications in one repository."""
+    """Return the report page of a run, and the `status` page after that run, for some Applications
+    in one repository.
+    """
     work, repo, environ = folder / "work", folder / "gitops.git", dict(os.environ)
     apps = [
         {

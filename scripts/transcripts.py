@@ -1,8 +1,8 @@
-"""Run the shell blocks on some pages, so that the pages show the real output.
+"""Run the shell blocks on some pages, so that the pages contain real output.
 
-`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder, and writes the output to the
-`text` block after each `sh` block. tests/test_tutorial.py compares them. Blocks below a comment `not run: why` are
-skipped.
+`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder, and writes
+the output into the `text` block after each `sh` block. tests/test_tutorial.py compares the output.
+Blocks below a comment `not run: why` are skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _MARK = "=== the end of a block:"
-_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, but without creating .venv first
+# `make demo`, but without creating .venv first
+_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'
 
 
 class Block(NamedTuple):
@@ -40,12 +41,12 @@ class Block(NamedTuple):
 
     language: str
     code: str
-    span: tuple[int, int]  # the position of the code
-    why_not: str  # why it is not run, or "" if it is run
+    span: tuple[int, int]  # where the code is on the page
+    why_not: str  # the reason why the block is not run, or "" if it is run
 
 
 def blocks(text: str) -> list[Block]:
-    """Return the fenced blocks of a page, in order."""
+    """Return the fenced blocks on a page, in order."""
     found, at = [], 0
     while match := _FENCE.search(text, at):
         above = re.fullmatch(r"<!-- not run: (.+) -->", (match["above"] or "").strip())
@@ -57,9 +58,10 @@ def blocks(text: str) -> list[Block]:
 
 
 def runnable(text: str) -> list[tuple[Block, Block | None]]:
-    """Return the shell blocks to run, each with its output block or None.
+    """Return the shell blocks to run, each with its output block, or None if it has no output
+    block.
 
-    The output is the next block, unless there is a heading in between.
+    The output block is the next block, unless there is a heading in between.
     """
     found = blocks(text)
     followers: list[Block | None] = [*found[1:], None]
@@ -106,7 +108,7 @@ def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def alike(text: str) -> str:
-    """Return the text with placeholders for values that differ between runs: IDs and times.
+    """Return the text with placeholders for IDs and times, which differ between runs.
 
     An ID may consist of letters only.
     """
@@ -115,7 +117,9 @@ def alike(text: str) -> str:
 
 
 def rewritten(text: str, folder: Path) -> str:
-    """Return the page with the current output of its blocks. A block that ends with `…` keeps its length."""
+    """Return the page with the current output in its blocks. If a block ends with `…`, its length
+    is kept.
+    """
     pairs = runnable(text)
     outputs = list(printed([one.code for one, _ in pairs], folder))
     for (_, after), (_, output) in reversed(list(zip(pairs, outputs, strict=True))):
@@ -125,7 +129,9 @@ def rewritten(text: str, folder: Path) -> str:
 
 
 def beginning(output: str, shown: str) -> str:
-    """Return the output, cut to the length of the shown block if the block ends with a line `…`."""
+    """Return the output. If the shown block ends with a line `…`, the output is cut to that block's
+    length.
+    """
     lines = shown.splitlines()
     if lines[-1:] != ["…"]:
         return output

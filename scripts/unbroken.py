@@ -1,7 +1,8 @@
-"""A Markdown extension that prevents line breaks at hyphens in the names of options, keys, and files.
+"""A Markdown extension that prevents line breaks at hyphens in the names of options, keys, and
+files.
 
-Words in inline code are wrapped in a `span`, which docs/stylesheets/extra.css keeps on one line. Longer words may
-break, because they are wider than a phone screen.
+Words in inline code are wrapped in a `span`, which docs/stylesheets/extra.css keeps on one line.
+Long words may still break, because they are wider than a phone screen.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Unbroken(Treeprocessor):
     """Wraps each word of inline code in a span."""
 
     def run(self, root: Element) -> None:
-        """Process a page."""
+        """Process all inline code on a page."""
         blocks = {code for block in root.iter("pre") for code in block}
         for code in set(root.iter("code")) - blocks:
             between, *rest = WORD.split(code.text or "")
@@ -35,10 +36,10 @@ class Names(Extension):
     """The extension that Markdown loads."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - Markdown's name
-        """Register the processor."""
+        """Register the processor with Markdown."""
         md.treeprocessors.register(
             Unbroken(md), "unbroken", 5
-        )  # after the processor for inline code
+        )  # run after the processor for inline code
 
 
 def makeExtension(**options: object) -> Names:  # noqa: N802 - Markdown's name

@@ -17,29 +17,30 @@ def main() -> None:
     """Run the command line, and exit with its exit code."""
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # as Python does for stderr, because the help contains characters that are not in Latin-1
+        # escape unencodable characters, as Python does on stderr: the help goes beyond Latin-1
         sys.stdout.reconfigure(errors="backslashreplace")
-    # the imports create hardly any garbage, and collecting it took a tenth of their time
+    # the imports create hardly any garbage, but collecting it took up a tenth of their time
     gc.set_threshold(100_000)
-    # A signal that arrives during the imports waits until there is a handler for it. Otherwise the
-    # first process of a container would not get it at all (the kernel drops signals to PID 1
-    # without a handler), and any other process would exit without results.
+    # A signal that arrives during the imports is held back until its handler is installed.
+    # Otherwise, PID 1 of a container would never receive the signal (the kernel drops signals that
+    # PID 1 does not handle), and any other process would exit without results.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     shutdown.install()
     code = _run_command_line()
     _flush_output()
-    # otherwise, the interpreter visits every object before it exits, which takes 0.05 s
+    # without this, the interpreter would visit every object at exit, which takes 0.05 s
     gc.freeze()
     sys.exit(code)
 
 
 def _open_missing_streams() -> None:
-    """Open /dev/null as stdin, stdout, or stderr if the parent process has closed it (`<&-`).
+    """Open /dev/null as stdin, stdout, or stderr if the parent process has closed that stream
+    (`<&-`).
 
-    Otherwise, the next file that is opened would get the stream's number (0, 1, or 2). If that file
-    were a pipe to a child process, the child's own stdin would replace it.
+    Otherwise, the next file to be opened would receive the stream's number (0, 1, or 2). If that
+    file were a pipe to a child process, the child's own stdin would replace it.
     """
-    # in the order of their numbers
+    # in file descriptor order
     for name, mode in (
         ("stdin", "r"),
         ("stdout", "w"),
@@ -56,7 +57,7 @@ def _run_command_line() -> int:
         from task.cli.app import main as run  # noqa: PLC0415
 
         code = run(sys.argv[1:])
-        shutdown.deaf()  # all results have been written, so it is too late to stop anything
+        shutdown.deaf()  # all results have been written, so there is nothing left to interrupt
     except shutdown.Stopped:
         code = shutdown.code()
     except MemoryError:  # a second signal arrived while the first was being reported
@@ -66,11 +67,11 @@ def _run_command_line() -> int:
 
 
 def _flush_output() -> None:
-    """Write the buffered output of stdout and stderr."""
+    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # the exit code already reports the failure to write
+        except OSError:  # the exit code already reports the write failure
             abandon(stream)
 
 

@@ -1,7 +1,8 @@
-"""The variables that jobs have in each CI system, with one row for each system.
+"""The environment variables that each CI system sets in its jobs, with one row per CI system.
 
-The names come from the systems' documentation. Strings with braces are templates of variables.
-`ci/` uses the rows for builds, their sources, and pull requests; `forges/` for the job's token.
+The names come from the CI systems' documentation. Strings with braces are templates that are filled
+with variables. `ci/` uses the rows for builds, their sources, and pull requests; `forges/` uses
+them for the job's token.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ class Origin(NamedTuple):
     commit: str = ""
     repository: str = ""
     run: str = ""
-    author: str = ""  # Name <address>
+    author: str = ""  # in the form "Name <address>"
     date: str = ""  # RFC 3339
     message: str = ""
 
 
 class Counter(NamedTuple):
-    """A run's number, and the counters that it may belong to."""
+    """A run's number, and the counters that the number may belong to."""
 
     number: str
-    names: tuple[str, ...]  # the first with all variables set
+    names: tuple[str, ...]  # the first name whose variables are all set is used
 
 
 _PIPELINE = "run it in a pipeline that is triggered by a pull request"
 
 
 class RequestVariables(NamedTuple):
-    """The variables for the pull request that a job runs for."""
+    """The variables that describe the pull request that a job runs for."""
 
     numbers: tuple[str, ...]  # the first variable that is set is used
     repositories: tuple[str, ...]
@@ -40,8 +41,8 @@ class RequestVariables(NamedTuple):
 
 
 class ComparedVariables(NamedTuple):
-    """The variables for the branches and commits that a job's request compares, in one situation in
-    a CI system.
+    """The variables that contain the branches and commits to compare, in one kind of pull request
+    job of a CI system.
 
     Without `base`, the base is the tip of the branch.
     """
@@ -50,33 +51,34 @@ class ComparedVariables(NamedTuple):
     branch: str
     base: str = ""
     merge: str = ""
-    # the variable and value that identify this situation
+    # the variable, and its value, that identify this situation
     when: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
 class CiSystem:
-    """A CI system."""
+    """A CI system and its environment variables."""
 
     name: str
     marker: str  # the variable that distinguishes this system from others
-    page: str  # the documentation of its variables
+    page: str  # the documentation page for its variables
     origin: Origin
-    actor: str  # the variable that names the person who started the pipeline
-    counter: Counter | None = None  # None if its jobs do not know their run's number
-    # None for GitHub Actions, where GITHUB_REF or the event file identifies the request
+    actor: str  # the variable that contains the name of the person who started the pipeline
+    counter: Counter | None = None  # None if the jobs do not know their run's number
+    # None for GitHub Actions, where GITHUB_REF or the event file identifies the pull request
     request: RequestVariables | None = None
-    situations: tuple[ComparedVariables, ...] = ()  # the first with all variables set
-    # the variables with the job's token for requests, and with the server that accepts the token
+    # the first situation whose variables are all set applies
+    situations: tuple[ComparedVariables, ...] = ()
+    # the variables that contain the job's token for requests, and the server that accepts the token
     token: tuple[str, str] | None = None
-    urls_with_token: tuple[str, ...] = ()  # variables with a URL that contains the job's token
+    urls_with_token: tuple[str, ...] = ()  # variables that contain a URL with the job's token in it
 
 
-# If two rows match, the first is used.
+# If several rows match, the first one is used.
 SYSTEMS = (
     CiSystem(
         name="GitHub, Gitea and Forgejo Actions",
-        marker="GITHUB_REPOSITORY",  # Gitea's and Forgejo's runners set GitHub's variables
+        marker="GITHUB_REPOSITORY",  # Gitea's and Forgejo's runners also set GitHub's variables
         page="https://docs.github.com/actions/reference/workflows-and-actions/variables",
         origin=Origin(
             "{GITHUB_SHA}",
@@ -84,7 +86,7 @@ SYSTEMS = (
             "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
         ),
         actor="GITHUB_ACTOR",
-        counter=Counter(  # counted per workflow; a rerun keeps the number
+        counter=Counter(  # counted per workflow; a rerun keeps its number
             "{GITHUB_RUN_NUMBER}",
             (
                 "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{WORKFLOW_FILE}",
@@ -114,7 +116,7 @@ SYSTEMS = (
             " 'merge_request_event'}]",
         ),
         situations=(
-            # A train's base is the branch with the requests before this one.
+            # In a merge train, the base is the branch with the requests ahead of this one.
             ComparedVariables(
                 "{CI_COMMIT_SHA}",
                 "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}",
@@ -133,7 +135,7 @@ SYSTEMS = (
             ),
             ComparedVariables("{CI_COMMIT_SHA}", "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}"),
         ),
-        # its job token cannot write merge requests
+        # the job token cannot write merge requests
         urls_with_token=("CI_REPOSITORY_URL", "CI_BUILD_REPO"),
     ),
     CiSystem(
@@ -167,9 +169,9 @@ SYSTEMS = (
             "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
         ),
         actor="BUILD_REQUESTEDFOR",
-        # one count for the whole organization
+        # one counter for the whole organization
         counter=Counter("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),
-        # for GitHub repositories, the number is set, and the ID is something else
+        # for GitHub repositories, the number is set, but the ID means something else
         request=RequestVariables(
             ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
             ("{BUILD_REPOSITORY_URI}",),
@@ -183,7 +185,7 @@ SYSTEMS = (
         ),
         token=("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"),
     ),
-    CiSystem(  # its jobs have only a job count, which includes reruns
+    CiSystem(  # jobs only have a job count, which includes reruns
         name="CircleCI",
         marker="CIRCLECI",
         page="https://circleci.com/docs/reference/variables/",
@@ -196,7 +198,7 @@ SYSTEMS = (
         marker="JENKINS_URL",
         page="https://www.jenkins.io/doc/book/pipeline/multibranch/#additional-environment-variables",
         origin=Origin("{GIT_COMMIT}", "{GIT_URL}", "{BUILD_URL}"),
-        actor="BUILD_USER_ID",  # with the build user vars plugin
+        actor="BUILD_USER_ID",  # set by the Build User Vars plugin
         counter=Counter(
             "{BUILD_NUMBER}",
             ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}"),
@@ -243,14 +245,14 @@ SYSTEMS = (
         counter=Counter("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
         request=RequestVariables(("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",)),
         situations=(
-            ComparedVariables(  # for a push, the target is the branch itself
+            ComparedVariables(  # for a push, the target is the pushed branch itself
                 "{DRONE_COMMIT_SHA}",
                 "{DRONE_TARGET_BRANCH}",
                 when=("DRONE_BUILD_EVENT", "pull_request"),
             ),
         ),
     ),
-    CiSystem(  # some names are the same as GitLab's
+    CiSystem(  # some of its variables have the same names as GitLab's
         name="Woodpecker",
         marker="CI_REPO_URL",
         page="https://woodpecker-ci.org/docs/usage/environment",

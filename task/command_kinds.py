@@ -1,5 +1,5 @@
-"""The properties of each command. Other modules check these properties instead of a command's
-name.
+"""The properties of each command. Other modules check these properties instead of a
+command's name.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import dataclass
 class CommandKind:
     """The properties of one command."""
 
-    writes: bool = False  # it commits, unless --dry-run is set
+    writes: bool = False  # the command commits, unless --dry-run is set
     by_hand: bool = False  # a person requests the change, and its commit may not contain an update
-    dry: bool = False  # it decides like a run, but does not write
-    judges: bool = False  # it judges someone else's change
-    takes_images: bool = False  # it receives the images of the event
-    deploys_only: bool = False  # the CI job did not build the images
-    lists_tags: bool = False  # it looks up the newest tags in the registries
-    lists_mistakes: bool = False  # an unreadable source is only a finding
-    # CI systems call it, so it hands over results whether it succeeds or fails
+    dry: bool = False  # the command decides like a run, but does not write
+    judges: bool = False  # the command judges someone else's change
+    takes_images: bool = False  # the command receives the images of the event
+    deploys_only: bool = False  # the CI job that runs the command did not build the images
+    lists_tags: bool = False  # the command looks up the newest tags in the registries
+    # an unreadable source is only a finding, not an error of the command
+    lists_mistakes: bool = False
+    # CI systems call the command, so it hands over results whether it succeeds or fails
     for_ci: bool = False
-    reports: bool = False  # its result is a report of decisions
+    reports: bool = False  # the command returns a report of decisions
 
 
 _BY_HAND = CommandKind(

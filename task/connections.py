@@ -1,6 +1,6 @@
-"""The HTTP client's connections: requests, with a limit on the time for a whole response.
+"""The HTTP client's connections: requests, with a time limit for the whole response.
 
-A separate file, because it imports requests and urllib3, and many runs only need git.
+This is a separate module because it imports requests and urllib3, and many runs only need git.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from task.errors import NoAnswerError
 from task.urls import origin
 
 _SEE = "(see HTTPS_PROXY and NO_PROXY)"
-# These can also be about the requested URL, but only a proxy's URL is written by hand.
+# These errors may also refer to the requested URL, but only a proxy's URL is written by hand.
 _WRONG_PROXY = (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)
 _TIMEOUTS = (
     requests.exceptions.Timeout,
@@ -33,7 +33,7 @@ _TIMEOUTS = (
 
 
 class Connections:
-    """The connections to a service, and to its redirect targets. Thread-safe."""
+    """The connections to a service, and to the servers that it redirects to. Thread-safe."""
 
     failures = (OSError, urllib3.exceptions.HTTPError)  # exceptions raised by `request`
 
@@ -48,7 +48,7 @@ class Connections:
         proxy: str | None,
         server_name: str,
     ) -> None:
-        """The arguments are those of `Http`, with "" or None if they are not set."""
+        """The arguments are those of `Http`, or "" or None if not set."""
         self._session = requests.Session()
         # Only accept gzip: its ratio is known, and `Http` counts decompressed bytes.
         self._session.headers.update(
@@ -58,26 +58,26 @@ class Connections:
                 **headers,
             }
         )
-        # We do not use cookies to log in.
+        # Cookies are never used to log in.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
         tls: dict[str, Any] = {}
         if server_name:
             tls = {"server_hostname": server_name, "assert_hostname": server_name}
         if more_ca and verify:
-            # requests adds its own CA bundle to this context
+            # requests adds its own CA bundle to this TLS context
             tls["ssl_context"] = _context_with(more_ca)
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
 
-        # the argument `verify` of requests: whether to verify certificates, or the CA file to use
+        # requests' `verify` argument: whether to verify certificates, or the CA file to use
         self._verify: bool | str = False
         if verify:
             self._verify = ca_file or True
         else:
             urllib3.disable_warnings()  # requested by an option or an Argo CD secret (`insecure`)
         self._certificate = certificate
-        self._proxies = None  # requests then uses the proxies in the environment
+        self._proxies = None  # requests then uses the proxies from the environment
         if proxy is not None:
             # "*" means no proxy for any host
             self._proxies = {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
@@ -94,12 +94,13 @@ class Connections:
         total: float,
         **what: Any,
     ) -> Iterator[tuple[requests.Response, threading.Event]]:
-        """Send a request, and yield its response, and an event that is set if the request was
-        aborted, because it took too long or a signal arrived.
+        """Send a request. Yield its response, and an event that is set if the request is aborted
+        because it takes too long or a signal arrives.
 
-        `login` has the authentication headers. Our client certificate is sent only to a `known`
-        server. `timeout` has the seconds for connecting and for silence, and `total` is the limit
-        for the whole response. `what` has more arguments for requests, such as `params`.
+        `login` contains the authentication headers. Our client certificate is sent only to a
+        `known` server. `timeout` contains the limits in seconds for connecting and for silence, and
+        `total` is the limit for the whole response. `what` contains further arguments for requests,
+        such as `params`.
         """
         with (
             _abort_after(total) as aborted,
@@ -125,8 +126,8 @@ class Connections:
     def no_answer(self, error: Exception, url: str) -> NoAnswerError:
         """Return the error to raise for a request to `url` that has failed with `error`.
 
-        The error has our own message, because messages from requests contain the whole URL, and a
-        proxy's URL may contain a password.
+        The error contains our own message, because messages from requests contain the whole URL,
+        and a proxy's URL may contain a password.
         """
         server = origin(url)
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
@@ -148,7 +149,8 @@ class Connections:
         is_from_connection = isinstance(
             error, requests.exceptions.RequestException | ConnectionError
         )
-        if isinstance(error, OSError) and not is_from_connection:  # from reading a file
+        # raised while reading a local file
+        if isinstance(error, OSError) and not is_from_connection:
             return NoAnswerError(
                 "tls",
                 "cannot read the file with the certificate authorities or the client certificate",
@@ -179,17 +181,19 @@ def _context_with(more_ca: str) -> ssl.SSLContext:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Return whether no connection could be opened, judging by the error's cause."""
+    """Return whether the connection could not be opened at all, judging by the cause of
+    the error.
+    """
     cause = error.args[0] if error.args else None  # requests wraps the error from urllib3 …
-    reason = getattr(cause, "reason", cause)  # … which may wrap the one from the connection
+    reason = getattr(cause, "reason", cause)  # … which may wrap the error from the connection
     return isinstance(
         reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.NameResolutionError
     )
 
 
 class _Headers(requests.auth.AuthBase):
-    """Authentication headers. Without our own `auth`, requests would use credentials from
-    ~/.netrc.
+    """Sets the authentication headers. Without an `auth` object, requests would use credentials
+    from ~/.netrc.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -201,20 +205,20 @@ class _Headers(requests.auth.AuthBase):
 
 
 # A socket's own timeout restarts with every byte, so a server that sends bytes slowly could block
-# us forever. With the code below, one thread ends the connection that another thread is waiting
-# for, even before the first header has arrived.
+# us forever. With the code below, one thread shuts down the connection that another thread is
+# waiting for, even before the first header has arrived.
 
 
 class _ConnectionInUse:
-    """The connection that a thread is waiting for. Another thread may end it."""
+    """The connection that a thread is waiting for. Another thread may shut it down."""
 
     connection: HTTPConnection | None = None
-    # needed because a response without a length removes it from the connection
+    # the socket, kept here because a response without a length removes it from the connection
     sock: socket.socket | None = None
 
 
-_THREAD = threading.local()  # .waiting
-# seconds until the next attempt to end a connection, which may have just been opened
+_THREAD = threading.local()  # its attribute `waiting` is the connection in use
+# seconds between attempts to shut down a connection, which may have just been opened
 _AGAIN = 0.2
 
 
@@ -244,7 +248,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    """The requests adapter with our connections, which get the arguments `tls`."""
+    """The requests adapter for our connections, which it opens with the TLS arguments `tls`."""
 
     def __init__(self, **tls: Any) -> None:
         self._tls = tls
@@ -262,8 +266,8 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _abort_after(seconds: float) -> Iterator[threading.Event]:
-    """Abort the request that this thread makes inside the `with` block, if it takes longer than
-    `seconds` or a signal arrives. Yield an event that is set if the request was aborted.
+    """Abort the request made by this thread inside the `with` block if it takes longer than
+    `seconds` or a signal arrives. Yield an event that is set if the request is aborted.
     """
     waiting = _ConnectionInUse()
     _THREAD.waiting = waiting  # `_Connection.request` adds the connection
@@ -271,19 +275,19 @@ def _abort_after(seconds: float) -> Iterator[threading.Event]:
     finished = threading.Event()
 
     def abort() -> None:
-        """Shut down the socket, so that the thread that reads from it gets an error."""
+        """Shut down the socket, so that the thread that reads from it receives an error."""
         aborted.set()
         sock = waiting.sock
         if sock is None and waiting.connection:
             sock = waiting.connection.sock
         if isinstance(sock, socket.socket):
-            # SSLSocket.shutdown would turn off TLS, and a reader would get raw bytes
+            # SSLSocket.shutdown would turn off TLS, and a reader would then receive raw bytes
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:
         """Abort the request after `seconds`. Runs in a separate thread."""
-        # the connection may not be open yet at the first attempt, so it is repeated
+        # the connection may not be open yet at the first attempt, so the attempt is repeated
         while not finished.wait(_AGAIN if aborted.is_set() else seconds):
             abort()
 

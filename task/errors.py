@@ -1,6 +1,6 @@
-"""The errors, with one class for each audience and exit code.
+"""The error classes, one for each audience and exit code.
 
-Pipelines rely on the codes (docs/reference.md), which are defined only here.
+Pipelines rely on the exit codes (docs/reference.md), which are defined only here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class Exit(IntEnum):
 class Trouble:
     """A problem, how to fix it, and its effect on the run's exit code."""
 
-    rule: str  # the kind of trouble, as in reports
+    rule: str  # the kind of trouble, as named in reports
     message: str
     hint: str = ""
     severity: Severity = "error"
-    exit: Exit = Exit.CONFIGURATION  # a run's exit code with this error; warnings do not change it
+    # the exit code of a run with this error; warnings do not change it
+    exit: Exit = Exit.CONFIGURATION
 
     @classmethod
     def warning(cls, rule: str, message: str, hint: str = "") -> Trouble:
@@ -49,7 +50,9 @@ class Trouble:
 
 
 class Troubled:
-    """A record with the location of a trouble. It also has the trouble's fields."""
+    """A record that locates a trouble. The trouble's fields are also available on the record
+    itself.
+    """
 
     trouble: Trouble
 
@@ -65,12 +68,12 @@ class Troubled:
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """What to do about the trouble."""
         return self.trouble.hint
 
     @property
     def severity(self) -> Severity:
-        """Whether it is an error, a warning, or an info."""
+        """Whether the trouble is an error, a warning, or merely information."""
         return self.trouble.severity
 
     @property
@@ -80,8 +83,8 @@ class Troubled:
 
 
 class Malformed(ValueError):
-    """A value in an external format cannot be parsed. The caller knows where the value
-    comes from.
+    """A value in an external format that cannot be parsed. The caller knows where the value comes
+    from.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -91,8 +94,8 @@ class Malformed(ValueError):
 
 
 class TaskError(Exception):
-    """An error that a person can act on: what is wrong (`message`), where (`subject`),
-    what to do (`hint`).
+    """An error that a person can act on: what is wrong (`message`), where (`subject`), and what to
+    do about it (`hint`).
     """
 
     exit: ClassVar[Exit] = Exit.DEFECT
@@ -106,15 +109,15 @@ class TaskError(Exception):
 
     @property
     def trouble(self) -> Trouble:
-        """The error as a value. Its message starts with the subject."""
+        """The error as a `Trouble`. Its message starts with the subject."""
         return Trouble(self.rule, str(self), self.hint, exit=self.exit)
 
     def saying(self, message: str) -> Trouble:
-        """Return the error as a value, with this message."""
+        """Return the error as a `Trouble` with this message."""
         return Trouble(self.rule, message, self.hint, exit=self.exit)
 
     def about(self, subject: str) -> TaskError:
-        """Return the same error with this subject."""
+        """Return a copy of the error with this subject."""
         return type(self)(self.message, hint=self.hint, subject=subject)
 
     def __str__(self) -> str:
@@ -122,29 +125,29 @@ class TaskError(Exception):
 
 
 class UsageError(TaskError):
-    """The command line or its variables are invalid. For the pipeline's author."""
+    """The command line or its variables are invalid. Addressed to the pipeline's author."""
 
     exit = Exit.USAGE
     rule = "usage"
 
 
 class AnnotationError(TaskError):
-    """An annotation is invalid. For the Application's owner."""
+    """An annotation is invalid. Addressed to the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "annotation"
 
 
 class TargetError(TaskError):
-    """The file to write cannot be edited safely. For the Application's owner."""
+    """The file to write cannot be edited safely. Addressed to the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "target"
 
 
 class NotPermittedError(TargetError):
-    """An Application is not allowed to write a file. For the owner of the Application or of the
-    repository.
+    """An Application is not allowed to write to a file. Addressed to the owner of the Application
+    or of the repository.
     """
 
     rule = "not-permitted"
@@ -167,7 +170,9 @@ class RepositoryError(TaskError):
 
 
 class CredentialsError(TaskError):
-    """The credentials, key, host key, or certificate was not accepted. For the platform team."""
+    """The credentials, key, host key, or certificate were not accepted. Addressed to the platform
+    team.
+    """
 
     exit = Exit.ACCESS
     rule = "credentials"
@@ -198,14 +203,14 @@ class RegistryDownError(RegistryError):
 
 
 class RegistryAccessError(RegistryError):
-    """The registry credentials or certificate were not accepted. For the platform team."""
+    """The registry credentials or certificate were not accepted. Addressed to the platform team."""
 
     exit = Exit.ACCESS
 
 
 class TamperedError(RegistryError):
-    """The bytes of a registry's response do not match their digest: they have been tampered
-    with.
+    """The bytes in a registry's response do not match their digest: they have been
+    tampered with.
     """
 
 
@@ -218,26 +223,26 @@ class SourceDownError(SourceError):
 
 
 class AbsentError(SourceError):
-    """The object does not exist, or the cluster does not have its kind."""
+    """The object does not exist, or the cluster does not know its kind."""
 
 
 class SourceAccessError(SourceError):
-    """The Kubernetes or Argo CD API did not accept our credentials or our request. For the platform
-    team.
+    """The Kubernetes or Argo CD API did not accept our credentials or our request. Addressed to the
+    platform team.
     """
 
     exit = Exit.ACCESS
 
 
 class ForgeError(RepositoryError):
-    """The forge rejected the pull request. For the Application's owner."""
+    """The forge rejected the pull request. Addressed to the Application's owner."""
 
     exit = Exit.CONFIGURATION
 
 
 class RolloutError(TaskError):
     """The revision did not become Synced and Healthy in Argo CD, or its pull request was closed or
-    not merged in time. For the developer.
+    not merged in time. Addressed to the developer.
     """
 
     exit = Exit.ROLLOUT
@@ -245,21 +250,21 @@ class RolloutError(TaskError):
 
 
 class ContendedError(TaskError):
-    """Others kept moving the branch until the deadline. Running again may help."""
+    """Other pushes kept moving the branch until the deadline. Running again may help."""
 
     exit = Exit.TEMPORARY
     rule = "contended"
 
 
 class Outpaced(Exception):
-    """Someone else was faster: the branch, Application, or request changed after we read it.
+    """Someone else was faster: the branch, Application, or request changed after it was read.
 
     Users never see this error: `pipeline.deliver` and `landing.live` catch it and decide again.
     """
 
 
 class NoAnswerError(Exception):
-    """There is no response, and `kind` says why. The caller converts it to one of the errors
+    """No response was received. `kind` is the reason. The caller converts this to one of the errors
     above.
     """
 
@@ -274,14 +279,14 @@ class NoAnswerError(Exception):
 
 
 class NotAtomicError(Exception):
-    """The server cannot change two branches in one push.
+    """The server cannot update two branches in a single push.
 
-    Never leaves `landing`, which then pushes them one by one.
+    Never raised outside `landing`, which then pushes the branches one by one.
     """
 
 
-# If a run has several errors, the first in this order determines the exit code. A defect comes
-# first, because nothing else can be trusted then. Errors that another run may solve (75) come
+# If a run has several errors, the first of their exit codes in this order wins. A defect comes
+# first, because nothing else can be trusted then. Errors that another run may resolve (75) come
 # before those that people have to fix.
 PRECEDENCE = (
     Exit.DEFECT,
@@ -295,10 +300,10 @@ PRECEDENCE = (
 
 
 def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Exit:
-    """Return the exit code of a run with these troubles: the errors' code that comes first in
-    `PRECEDENCE`, or 0 if there are no errors.
+    """Return the exit code of a run with these troubles: whichever of the errors' codes comes first
+    in `PRECEDENCE`, or 0 if there are no errors.
 
-    `before` is the run's code without these troubles, and counts like an error's code.
+    `before` is the run's exit code without these troubles. It ranks like an error's code.
     """
     # an error without its own exit code counts as a configuration error
     codes = {

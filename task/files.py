@@ -1,5 +1,5 @@
-"""Reads files whose paths come from options, variables, and folders: only regular files, and up to
-a maximum size.
+"""Reads files whose paths come from options, variables, and folders: only regular files, and only
+up to a maximum size.
 
 A link may lead to a pipe or to /proc/kmsg, which block the reader, or to /dev/zero, which never
 ends.
@@ -18,11 +18,11 @@ import time
 
 from task.errors import ExhaustedError, UnreachableError, UsageError
 
-LARGEST = 10_000_000  # bytes; certificates, keys, and settings need a few hundred thousand at most
-PATIENCE = 120.0  # how many seconds a program in `<(…)` may be silent
-_NO_SIZE = 1_000_000  # bytes to read from a file that reports size 0, as files in /proc and /sys do
+LARGEST = 10_000_000  # bytes; certificates, keys, and settings need at most a few hundred thousand
+PATIENCE = 120.0  # seconds that a program in `<(…)` may remain silent
+_NO_SIZE = 1_000_000  # bytes to read from a file that claims size 0, like those in /proc and /sys
 _PIECE = 1 << 20
-# files that the shell has opened for us: `<(command)`
+# the paths of files that the shell has opened for us: `<(command)`
 _OWN = (
     "/dev/fd/",
     "/proc/self/fd/",
@@ -34,17 +34,17 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-# bytes of a folder's path; Linux allows 108 for a socket's path, and names in the folder need up to
-# 45
+# Maximum length of a folder's path in bytes. Linux limits a
+# socket's path to 108, and names in the folder need up to 45.
 _SHORT = 60
 
 
 def read_file(path: str, most: int = LARGEST) -> bytes:
-    """Return the content of a file, which may have at most `most` bytes.
+    """Return the content of a file of at most `most` bytes.
 
-    Raises `OSError` with the reason in `strerror`: it is not a file, it is too large, or reading it
-    would block. /dev/null is an empty file. A pipe is read only if the shell has opened it for us:
-    `<(command)`.
+    Raises `OSError` with the reason in `strerror`: the path is not a file, the file is too large,
+    or reading it would block. /dev/null counts as an empty file. A pipe is read only if the shell
+    has opened it for us: `<(command)`.
     """
     # O_NONBLOCK: neither opening nor reading a pipe may block
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -55,13 +55,13 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
             _refuse_special_file(file_stat, path)
             if file_stat.st_size > most:
                 raise _too_large(path, most)
-            if file_stat.st_size == 0:  # it may still have content, as in /proc
+            if file_stat.st_size == 0:  # the file may still have content, as in /proc
                 most = min(most, _NO_SIZE)
 
         parts: list[bytes] = []
         size = 0
         while size <= most:
-            rest = most + 1 - size  # one byte more than allowed shows that the file is too large
+            rest = most + 1 - size  # one byte more than allowed reveals that the file is too large
             part = _read_piece(file, min(rest, _PIECE), path, waits=is_shell_pipe)
             if not part:
                 return b"".join(parts)
@@ -82,7 +82,7 @@ def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
 
 
 def check_file(path: str) -> None:
-    """Raise `OSError` for anything other than a readable file.
+    """Raise `OSError` unless the path is a readable file.
 
     Call this before another program or library opens the file.
     """
@@ -110,7 +110,7 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     with TMPDIR on macOS.
     """
     prefix = "image-update-"
-    example_path = f"{parent}/{prefix}12345678"  # `mkdtemp` adds eight characters
+    example_path = f"{parent}/{prefix}12345678"  # `mkdtemp` appends eight characters
     if sockets and len(os.fsencode(example_path)) > _SHORT:
         parent = "/tmp"  # noqa: S108 - the name is random, the folder private
     if not os.path.isdir(parent):
@@ -128,9 +128,9 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder and its content.
+    """Remove a folder and its contents.
 
-    Retry a few times, because a child process of a stopped git may still be writing to it.
+    Retry a few times, because a child process of a stopped git may still be writing to the folder.
     """
     for pause in (0.02, 0.1, 0.3, 0):
         shutil.rmtree(folder, ignore_errors=True)
@@ -140,10 +140,11 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """Return an error with a hint if file descriptors, memory, or threads ran out, else None.
+    """Return an error with a hint if file descriptors, memory, or threads have run out, or else
+    None.
 
-    The reason may be the error itself, or one of the errors that caused it. At most ten of them
-    are examined.
+    The reason may be the error itself, or one of the errors that caused it. At most ten of these
+    causes are examined.
     """
     for _ in range(10):
         if error is None:
@@ -156,8 +157,8 @@ def exhausted(error: BaseException | None) -> ExhaustedError | None:
 
 
 def _exhausted_without_causes(error: BaseException) -> ExhaustedError | None:
-    """Return an error with a hint if `error` says that file descriptors, memory, or threads ran
-    out, else None.
+    """Return an error with a hint if `error` itself reports that file descriptors, memory, or
+    threads have run out, or else None.
     """
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EMFILE:
@@ -188,7 +189,7 @@ def _exhausted_without_causes(error: BaseException) -> ExhaustedError | None:
 
 
 def _refuse_special_file(file_stat: os.stat_result, path: str) -> None:
-    """Raise `OSError` for anything other than a regular file or /dev/null."""
+    """Raise `OSError` unless the file is a regular file or /dev/null."""
     mode = file_stat.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -203,7 +204,7 @@ def _read_piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
     """Return the next bytes of an open file, at most `size`, or b"" at the end of the file.
 
     With `waits`, wait up to `PATIENCE` for bytes from a pipe. Raises `OSError` with the reason in
-    `strerror` if the bytes do not arrive.
+    `strerror` if no bytes arrive in time.
     """
     if waits:
         poll = select.poll()

@@ -1,7 +1,7 @@
 """The HTTP client for registries, Kubernetes, Argo CD, and forges.
 
 The time and the size of every response are limited. Credentials are sent only to their own origin.
-Queries (URLs may be signed) and headers are not logged.
+Query strings are not logged, because URLs may be signed. Neither are headers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
 
-# the longest Retry-After to obey, in seconds; a response with a longer value is returned as is
+# the longest Retry-After to obey, in seconds; a response that demands more is returned as is
 LONGEST_WAIT = 30.0
-_PAUSES = (0.5, 2.0)  # seconds before the second attempt, and before each later one
+_PAUSES = (0.5, 2.0)  # seconds before the second attempt, and before each later attempt
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOPS = 5
-_SLOW = 10.0  # seconds; a response that takes longer counts as slow
+_SLOW = 10.0  # seconds; a response that takes longer than this counts as slow
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
 _GZIP = (
@@ -36,7 +36,7 @@ _GZIP = (
     "identity",
     "gzip",
     "x-gzip",
-)  # the values of `Content-Encoding` that our request allows
+)  # the values of `Content-Encoding` that our requests allow
 
 # returns the authentication headers; called for each request, because tokens expire
 Login = Callable[[], Mapping[str, str]]
@@ -44,12 +44,12 @@ Login = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Response:
-    """A response with any status, and its whole body."""
+    """An HTTP response with any status, and its complete body."""
 
     status: int
     headers: Mapping[str, str]  # case-insensitive
     body: bytes
-    url: str  # the last URL, after redirects
+    url: str  # the final URL, after redirects
 
     def json(self) -> Any:
         """Parse the body as JSON. Raises `ValueError` if it is not JSON (`parsed_json`)."""
@@ -64,29 +64,31 @@ class Response:
         return data if isinstance(data, dict) else {}
 
     def text(self, size: int = 300) -> str:
-        """Return the start of the body, at most `size` printable characters, for a message."""
+        """Return the start of the body, at most `size` printable characters, to quote in a
+        message.
+        """
         text = self.body[: size * 4].decode("utf-8", "replace")
         return blanked(text)[:size].strip()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits for a response."""
+    """The limits that apply to a response."""
 
     connect: float = 10.0  # seconds
-    silence: float = 30.0  # seconds without a byte
-    total: float = 120.0  # seconds for a response
-    size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
-    # in a JSON body, roughly; 0 means no limit. In Python, 16 MB of "[],[],…" takes up half a
-    # gigabyte
+    silence: float = 30.0  # seconds without receiving a byte
+    total: float = 120.0  # seconds for a whole response
+    size: int = 64 * 1024 * 1024  # bytes in a body after decompression
+    # Values in a JSON body, counted roughly; 0 means no limit.
+    # In Python, 16 MB of "[],[],…" takes up half a gigabyte.
     values: int = 0
     tries: int = 3
-    # seconds for all slow responses together; 0 means no limit
+    # seconds for all slow responses combined; 0 means no limit
     slow: float = 0.0
 
 
 class Http:
-    """A client for a service (one origin), with its credentials and certificates.
+    """An HTTP client for a service (one origin), with its credentials and certificates.
 
     Thread-safe.
     """
@@ -96,13 +98,13 @@ class Http:
         base: str,
         *,
         login: Login | None = None,
-        ca_file: str = "",  # trust only these authorities
+        ca_file: str = "",  # a file with the only authorities to trust
         more_ca: str = "",  # PEM text: authorities to trust in addition to the machine's
         verify: bool = True,
-        certificate: tuple[str, str] | None = None,  # files: certificate, key
+        certificate: tuple[str, str] | None = None,  # the paths of the certificate and the key
         headers: Mapping[str, str] | None = None,
-        proxy: str | None = None,  # None: from the environment; "": no proxy
-        server_name: str = "",  # the name in the certificate, if it is not the URL's host
+        proxy: str | None = None,  # None: taken from the environment; "": no proxy
+        server_name: str = "",  # the host name in the certificate, if it differs from the URL's
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
@@ -123,7 +125,7 @@ class Http:
             proxy=proxy,
             server_name=server_name,
         )
-        self._slow_seconds = 0.0  # seconds taken by all slow responses together
+        self._slow_seconds = 0.0  # seconds that all slow responses took in total
 
     def ask(
         self,
@@ -137,11 +139,11 @@ class Http:
         again: bool | None = None,
     ) -> Response:
         """Send a request, and return the response, regardless of its status. Raises `NoAnswerError`
-        if there is none.
+        if there is no response.
 
-        `path` is below the base, or a full URL. Credentials are not sent to a different origin. If
-        the server is busy or the connection breaks, the request is retried, provided that `again`
-        is True, or is None and the method is safe to repeat.
+        `path` is below the base URL, or is a full URL. Credentials are not sent to a different
+        origin. If the server is busy or the connection breaks, the request is retried, provided
+        that `again` is True, or is None and the method is safe to repeat.
         """
         is_full_url = path.startswith(("https://", "http://"))
         url = path if is_full_url else f"{self.base}{path}"
@@ -174,7 +176,7 @@ class Http:
             if is_last or not is_busy or pause > LONGEST_WAIT:
                 return response
             shutdown.sleep(pause)
-        raise AssertionError  # pragma: no cover - the last try returns or raises
+        raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     def close(self) -> None:
         """Close all connections."""
@@ -219,8 +221,8 @@ class Http:
     ) -> Response:
         """Send a request once, log it, and return the response, which may be a redirect.
 
-        `content` has its `params`, `json`, and `data`. Credentials are left out if the URL does not
-        belong to our service. Raises `NoAnswerError`.
+        `content` contains the `params`, `json`, and `data` of the request. Credentials are left out
+        if the URL does not belong to our service. Raises `NoAnswerError`.
         """
         is_own_origin = origin(url) == origin(self.base)
         login = {}
@@ -249,12 +251,13 @@ class Http:
                 encoding = streamed.headers.get("Content-Encoding", "")
                 pieces = streamed.raw.stream(65536, decode_content=True)
                 body = self._body(pieces, encoding, url, began)
-                if aborted.is_set():  # otherwise, a body without a length would seem complete
-                    shutdown.check()  # raises if it was aborted by a signal
+                # otherwise, a truncated body without a length would seem complete
+                if aborted.is_set():
+                    shutdown.check()  # raises if the abort was caused by a signal
                     raise self._too_slow(url)
                 response = Response(streamed.status_code, streamed.headers, body, url)
         except self._connections.failures as error:
-            shutdown.check()  # raises if a signal has ended the request
+            shutdown.check()  # raises if a signal has aborted the request
             no_resources = exhausted(error)
             if no_resources:
                 raise no_resources from None
@@ -272,7 +275,7 @@ class Http:
         return response
 
     def _refuse_slow_server(self, url: str) -> None:
-        """Raise `NoAnswerError` if slow responses have already taken too long in total."""
+        """Raise `NoAnswerError` if slow responses have already taken too much time in total."""
         most = self._limits.slow  # 0 means no limit
         if most and self._slow_seconds > most:
             raise NoAnswerError(
@@ -296,9 +299,9 @@ class Http:
         Raises `NoAnswerError` if the encoding was not requested, or if the size, the time, or the
         number of JSON values exceeds its limit.
 
-        64 KB of gzip may become 64 MB, so the size is counted after decompression, piece by piece.
-        This works since urllib3 2.6: older versions decompress more than the requested piece. Only
-        gzip is accepted, because nested encodings could become even larger.
+        64 KB of gzip may expand to 64 MB, so the size is counted after decompression, piece by
+        piece. This has worked since urllib3 2.6: older versions decompress more than the requested
+        piece. Only gzip is accepted, because nested encodings could expand even further.
         """
         limits = self._limits
         if encoding.strip().lower() not in _GZIP:
@@ -322,7 +325,7 @@ class Http:
         body = b"".join(parts)
 
         if limits.values:
-            # roughly: each item of a list or an object follows a comma or an opening bracket
+            # an estimate: each item of a list or an object follows a comma or an opening bracket
             values = body.count(b",") + body.count(b"[") + body.count(b"{")
             if values > limits.values:
                 raise NoAnswerError(
@@ -350,14 +353,15 @@ def basic(user: str, password: Secret) -> dict[str, str]:
 
 
 def retry_after(answer: Response) -> float | None:
-    """Return the seconds from now that a response's Retry-After asks for, or None if it has none.
+    """Return the number of seconds to wait according to a response's Retry-After header, or None if
+    there is no such header.
 
-    The header is a number of seconds or a date.
+    The header contains a number of seconds or a date.
     """
     value = answer.headers.get("Retry-After", "").strip()
     try:
         if value[:1].isdigit():
-            return min(float(value), 1e9)  # a very long number would be infinity
+            return min(float(value), 1e9)  # a very large number would become infinity
         date = parsedate_to_datetime(value)
         return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError):

@@ -22,8 +22,8 @@ _HUB = frozenset(
 )
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
-# A port before a slash is never a tag. AIU parses `localhost:5000/foo:^1.0` as the image
-# `localhost`.
+# A port before a slash is never a tag. AIU, in contrast,
+# parses `localhost:5000/foo:^1.0` as the image `localhost`.
 _HOST_AND_PORT = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)",
     re.ASCII,
@@ -37,17 +37,18 @@ _IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
-RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")  # with an operator
+# a range that starts with an operator
+RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
 _REST = re.compile(r"[<>=!~^*].*|v?[0-9.xX*]+")  # the rest of a range, after a comma
 
 
 def parse_image(text: str) -> Image:
     """Parse a reference, `[registry[:port]/]path[:tag][@digest]`.
 
-    The tag and digest are "" if they are missing.
+    A missing tag or digest is "".
 
-    Raises `Malformed` for a reference that a registry would reject. The error identifies the
-    invalid part.
+    Raises `Malformed` for a reference that a registry would reject. The error names the invalid
+    part.
     """
     if not text:
         raise Malformed("the image reference is empty", "use [registry/]name:tag")
@@ -83,7 +84,7 @@ def parse_image(text: str) -> Image:
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
-    """Return the images in `--image`, in order, without duplicates, or ().
+    """Return the images in `--image`, in order and without duplicates. The result may be ().
 
     Each value is a list of references separated by commas, spaces, or newlines, or a JSON list of
     strings. Raises `Malformed` for the first reference that cannot be parsed.
@@ -101,7 +102,7 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
 
 
 def _references_in_json(text: str) -> list[str]:
-    """Return the strings in a JSON list, trimmed, without empty ones. Raises `Malformed` for any
+    """Return the strings in a JSON list, trimmed, without empty strings. Raises `Malformed` for any
     other text.
     """
     try:
@@ -123,11 +124,10 @@ def _references_in_json(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
-    """Return the image in a `status.summary.images` string
-    or a Kustomize image (`name=image:tag`).
+    """Return the image in a `status.summary.images` string or a Kustomize image (`name=image:tag`).
 
-    Uppercase letters and shortened digests are allowed, because the value comes from clusters and
-    files. Returns None if the name, the tag, or the digest cannot be valid.
+    Uppercase letters and shortened digests are allowed, because the string comes from a cluster or
+    a file. Returns None if the name, the tag, or the digest cannot be valid.
     """
     text = text.strip()
     reference = text.partition("=")[2] if "=" in text else text
@@ -145,7 +145,9 @@ def live_image(text: str) -> Image | None:
 
 
 def split_registry(name: str) -> tuple[str, str]:
-    """Split a name by Docker's rule into the registry as written (or "") and the repository."""
+    """Split a name into the registry as written (or "") and the repository, following Docker's
+    rule.
+    """
     first_part, slash, other_parts = name.partition("/")
     is_registry = "." in first_part or ":" in first_part or first_part.lower() == "localhost"
     if slash and is_registry:
@@ -154,15 +156,15 @@ def split_registry(name: str) -> tuple[str, str]:
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
-    """Return the entries of an `image-list`, trimmed, without empty ones,
-    one for each result of `parse_image_list`.
+    """Return the trimmed entries of an `image-list`, without empty ones. There is one for each
+    result of `parse_image_list`.
     """
     entries = map(str.strip, text.split(","))
     return tuple(entry for entry in entries if entry)
 
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
-    """Return each entry of an `image-list`, or its error, in order. Never raises."""
+    """Return each entry of an `image-list`, or the error in it, in order. Never raises."""
     entries: list[Entry | Malformed] = []
     for entry in split_image_list(text):
         try:
@@ -173,21 +175,24 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
 
 
 def cut_ranges(text: str) -> dict[int, int]:
-    """Return the parts of an `image-list` that are not entries, but belong to a version range that
-    contains a comma. Each part is mapped to the entry that it belongs to.
+    """Return the parts of an `image-list` that are not entries themselves, but belong to a version
+    range that contains a comma. Each part is mapped to its entry.
 
-    Both are indices in `split_image_list`: `web=acme/web:>=1.0,<2` has `{1: 0}`. Otherwise, `<2`
-    would be an image, and the entry would accept 2.5.0.
+    Parts and entries are both given as indices into `split_image_list`: `web=acme/web:>=1.0,<2`
+    results in `{1: 0}`. Otherwise, `<2` would be read as an image, and the entry would accept
+    2.5.0.
     """
     owners: dict[int, int] = {}
     entries = parse_image_list(text)
     for number, piece in enumerate(split_image_list(text)):
         if number == 0:
             continue
-        # the entry before this piece; if that is also the rest of a range, the range's entry
+        # The range belongs to the entry before this piece. If that piece is itself the rest of a
+        # range, it belongs to the entry of that range.
         owner = owners.get(number - 1, number - 1)
         entry = entries[owner]
-        # After a constraint, even `1.0` continues it. Otherwise, only an operator means a range.
+        # After a constraint, even `1.0` continues the range.
+        # Elsewhere, only an operator indicates a range.
         has_constraint = isinstance(entry, Entry) and entry.constraint
         pattern = _REST if has_constraint else RANGE
         if pattern.fullmatch(piece):
@@ -225,9 +230,9 @@ def _split_alias(text: str) -> tuple[str, str]:
     """
     if "=" not in text:
         return "", text
-    alias, _, reference = text.partition("=")  # AIU splits at the first `=`
-    # The `=` in `nginx:>=1.0` is part of the constraint: an alias does not contain a colon, except
-    # before a host's port.
+    alias, _, reference = text.partition("=")  # AIU also splits at the first `=`
+    # The `=` in `nginx:>=1.0` is part of the constraint. An
+    # alias contains no colon, except before the port of a host.
     _, after_colon, _ = _split_reference(alias)
     if after_colon is not None:
         name, _, _ = _split_reference(text)
@@ -244,7 +249,7 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
     """Split `name:tag@digest` into its parts, as written. The tag may be a constraint.
 
     The tag is None if there is no `:`, and the digest is None if there is no `@`. The colon in
-    `localhost:5000/web` is not before a tag.
+    `localhost:5000/web` does not start a tag.
     """
     before_digest, at_sign, digest = text.partition("@")
 
@@ -266,7 +271,7 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
-    """Return the image with this name, which does not include a tag or digest, such as
+    """Return the image with this name. The name does not include a tag or digest:
     `ghcr.io/acme/web`.
 
     `any_case` allows uppercase letters. Raises `Malformed`, which quotes the whole `text`, if the
@@ -275,7 +280,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     if not name:
         raise _malformed_reference(text, " has no image name", "use [registry/]name:tag")
     registry, repository = split_registry(name)
-    # case matters in repositories, but not in host names
+    # repositories are case-sensitive, but host names are not
     registry = registry.lower() or "docker.io"
     if registry in _HUB:
         registry = "docker.io"
@@ -357,5 +362,5 @@ def _bad_tag(tag: str, text: str) -> Malformed:
 
 
 def _malformed_reference(text: str, why: str, hint: str) -> Malformed:
-    """Return an error that quotes the text, followed by the reason."""
+    """Return an error that quotes the text and states the reason."""
     return Malformed(f"{shortened(text)!r}{why}", hint)

@@ -1,11 +1,11 @@
-"""Command-line options, and how to read their values.
+"""Command-line options, and the functions that read their values.
 
 The options themselves are fields of the records in `task/settings.py`. `task/cli/command.py`
-converts them to Typer options. The functions below receive the given values, and implement what the
-reference promises beyond Typer:
+converts them to Typer options. The functions below receive the values as passed, and implement what
+the reference promises beyond Typer:
 
 - Whitespace around a value is stripped, and a blank value counts as not set.
-- A variable with several values has one value per line. Typer would split it at every space.
+- A variable with several values contains one value per line. Typer would split it at every space.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from task.secret import Secret
 from task.text import is_address, is_name
 
 T = TypeVar("T")
-OPTION = "option"  # the key in a field's metadata
+OPTION = "option"  # the key under which a field's metadata stores its `Option`
 ENV_PREFIX = "IMAGE_UPDATE_"
 # prefix of the variables in which CI systems pass a form's parameters
 PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"
 # prefix of the lines in the dotenv file that one job passes to the next
 RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"
-# Placeholders that Tekton, Argo Workflows, GitHub Actions, and GitLab leave unchanged if a name in
-# them is unknown.
+# Placeholders that Tekton, Argo Workflows, GitHub Actions, and GitLab leave in place if they
+# contain an unknown name.
 PLACEHOLDER = re.compile(
     r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
 )
@@ -39,9 +39,9 @@ Origin = Literal["default", "variable", "command line"]
 
 @dataclass(frozen=True)
 class Given:
-    """The values passed for an option in one call, and where they come from."""
+    """The values passed for an option in one call, and where they were set."""
 
-    name: str  # the option's name in errors: --image
+    name: str  # the option's name, as quoted in errors: --image
     texts: tuple[str, ...]
     source: Origin
     metavar: str
@@ -49,7 +49,7 @@ class Given:
 
     @property
     def is_given(self) -> bool:
-        """Whether the option is set on the command line or by a variable that is not empty."""
+        """Whether the option is set, on the command line or by a non-empty variable."""
         if self.source == "variable":
             return bool("".join(self.texts).strip())
         return self.source == "command line"
@@ -82,7 +82,7 @@ def one_text(given: Given) -> str:
 
 
 def secret(given: Given) -> Secret:
-    """Return a string that may be a secret."""
+    """Return the value as a string that may be a secret."""
     return Secret(one_text(given))
 
 
@@ -92,8 +92,8 @@ def prefix(given: Given) -> str:
 
 
 def one_of(given: Given) -> str:
-    """Return the value, which must be one of the words in the option's metavar, such as
-    `auto|always|never`, or the default.
+    """Return the value, which must be one of the words in the option's metavar (such as
+    `auto|always|never`), or the default if the option is not set.
     """
     text = one_text(given)
     choices = given.metavar.split("|")
@@ -108,8 +108,8 @@ def seconds(given: Given) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = -1.0  # rejected below
-    is_valid = 0 <= number < 1e6  # False for inf and nan, too
+        number = -1.0  # not a number; rejected below
+    is_valid = 0 <= number < 1e6  # False for inf and nan as well
     if not is_valid:
         valid = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
         raise given.wrong(text, valid, "use a number such as 120")
@@ -117,7 +117,7 @@ def seconds(given: Given) -> float:
 
 
 def count(given: Given) -> int:
-    """Return a whole number up to 50."""
+    """Return an integer of at most 50."""
     text = one_text(given)
     is_valid = text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50
     if not is_valid:
@@ -126,8 +126,8 @@ def count(given: Given) -> int:
 
 
 def commit_id(given: Given) -> str:
-    """Return a full or abbreviated commit ID in lowercase, or "" if none is set. Later steps cannot
-    look up anything else, such as a branch.
+    """Return a full or abbreviated commit ID in lowercase, or "" if none is set. Branches and other
+    names are rejected, because later steps cannot resolve them.
     """
     text = one_text(given).lower()
     is_hex = all(char in "0123456789abcdef" for char in text)
@@ -142,8 +142,8 @@ def commit_id(given: Given) -> str:
 
 
 def author_name(given: Given) -> str:
-    """Return a name that git accepts, or "" if none is set, because the repository's config may
-    have one.
+    """Return a name that git accepts, or "" if none is set. The repository's config may then
+    provide one.
     """
     text = one_text(given)
     if text and not is_name(text):
@@ -156,8 +156,8 @@ def author_name(given: Given) -> str:
 
 
 def author_email(given: Given) -> str:
-    """Return an email address, or "" if none is set, because the repository's config may have
-    one.
+    """Return an email address, or "" if none is set. The repository's config may then
+    provide one.
     """
     text = one_text(given)
     if text and not is_address(text):
@@ -170,16 +170,16 @@ def author_email(given: Given) -> str:
 
 
 def every_text(given: Given) -> tuple[str, ...]:
-    """Return all values, without surrounding whitespace and without blank ones. A variable is a
-    single value, which the caller parses.
+    """Return all values, trimmed and without blank ones. A variable counts as a single value, which
+    the caller parses.
     """
     texts = map(str.strip, given.texts)
     return tuple(given.without_placeholders(text) for text in texts if text)
 
 
 def every_line(given: Given) -> tuple[str, ...]:
-    """Return all values. The lines of a variable are one value each; a value on the command line is
-    not split.
+    """Return all values. Each line of a variable is one value; a value on the command line is not
+    split.
     """
     texts = every_text(given)
     if given.source != "variable":
@@ -191,8 +191,8 @@ def every_line(given: Given) -> tuple[str, ...]:
 
 
 def every_word(given: Given) -> tuple[str, ...]:
-    """Return the words in all values, which are separated by whitespace and commas, both on the
-    command line and in a variable.
+    """Return the words in all values. On the command line and in a variable, words are separated by
+    whitespace and commas.
     """
     words: list[str] = []
     for text in every_text(given):
@@ -201,8 +201,8 @@ def every_word(given: Given) -> tuple[str, ...]:
 
 
 def every_choice(given: Given) -> tuple[str, ...]:
-    """Return the words in all values, each of which must be in the option's metavar, such as
-    `behind,held`.
+    """Return the words in all values. Each must be one of the choices in the option's metavar, such
+    as `behind,held`.
     """
     words = every_word(given)
     choices = given.metavar.split(",")
@@ -213,7 +213,9 @@ def every_choice(given: Given) -> tuple[str, ...]:
 
 
 def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
-    """Return the (key, value) of each `KEY=VALUE` value. A variable has one in each line."""
+    """Return each `KEY=VALUE` value as a (key, value) pair. A variable contains one pair
+    per line.
+    """
     pairs = []
     for text in every_line(given):
         key, _, value = map(str.strip, text.partition("="))
@@ -225,28 +227,33 @@ def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line shows and reads one field of a record.
+    """How the command line presents and reads one field of a record.
 
-    The option and its variable are named after the field: `git_username` is --git-username and
-    IMAGE_UPDATE_GIT_USERNAME. A field whose type is a bool is a pair of flags: --wait/--no-wait.
+    The option and its variable are named after the field: `git_username` becomes --git-username and
+    IMAGE_UPDATE_GIT_USERNAME. A bool field becomes a pair of flags: --wait/--no-wait.
     """
 
-    group: str  # the heading above it in the help
+    group: str  # the heading in the help that the option is listed under
     help: str
     metavar: str = ""
     read: Callable[[Given], Any] = one_text  # not used for flags
     flag: str = ""  # the option's name, if it differs from the field's
     argument: bool = False  # whether it is a positional argument
-    # the default to show in the help, if the field's default only means that no value was passed
+    # the default to show in the help, if the field's own
+    # default only means that no value was passed
     shown: str = ""
-    # whether --help shows it, or for which commands; --help-all shows all
+    # whether --help lists the option, or for which commands; --help-all lists all options
     common: bool | tuple[str, ...] = False
-    brief: tuple[str, str] = ("", "")  # its values and text in --help, if --help-all has more
-    old_name: bool = False  # whether it is hidden in the help and has no variable
+    # the metavar and text for --help, if those in --help-all are longer
+    brief: tuple[str, str] = ("", "")
+    # whether the option is a former name, which is hidden in the help and has no variable
+    old_name: bool = False
 
 
 class Group(str):
-    """A heading in the help. Its methods declare the options below it, as fields of a record."""
+    """A heading in the help. Its methods declare the options under that heading, as fields of a
+    record.
+    """
 
     __slots__ = ()
 
@@ -264,8 +271,8 @@ class Group(str):
         brief: tuple[str, str] = ("", ""),
         old_name: bool = False,
     ) -> T:
-        """Return a dataclass field for an option with this heading. The other arguments are the
-        fields of `Option`. For the type checker, the field has the type of its default.
+        """Return a dataclass field for an option under this heading. The other arguments are the
+        fields of `Option`. Type checkers see a field with the type of its default.
         """
         declared = Option(
             group=self,
@@ -292,10 +299,10 @@ class Group(str):
 
 
 def flag_of(field: str) -> str:
-    """Return the flag of a field's option."""
+    """Return the command-line flag for an option's field."""
     return "--" + field.replace("_", "-")
 
 
 def variable_of(flag: str) -> str:
-    """Return the name of an option's variable."""
+    """Return the name of an option's environment variable."""
     return ENV_PREFIX + flag.removeprefix("--").upper().replace("-", "_")

@@ -1,4 +1,4 @@
-"""Reads external plain data: manifests, responses, configs.
+"""Reads plain data from outside: manifests, responses, configs.
 
 `parsed_json` is the only JSON reader. The other functions first follow keys into nested mappings:
 `text(item, "metadata", "name")`. A value of an unexpected type is treated as empty.
@@ -11,17 +11,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-DEEPEST = 200  # levels; Kubernetes, registries, and Git hosts return a few dozen at most
+DEEPEST = 200  # levels of nesting; Kubernetes, registries, and Git hosts return at most a few dozen
 _FLAW = "it is nested too deeply"
 
 
 def parsed_json(text: str | bytes) -> Any:
     r"""Parse untrusted JSON. Raises `ValueError` for anything else.
 
-    Python's own parser raises `RecursionError` at some depth, and code that walks through the value
-    does so even earlier. It also accepts `NaN` and `1e999`, which other code does not expect. Lone
-    surrogates (`\ud800`) become U+FFFD, as in Go, because a string that contains one cannot be
-    sent.
+    Python's own parser raises `RecursionError` at a certain depth, and code that walks through the
+    value does so even earlier. Python also accepts `NaN` and `1e999`, which other code does not
+    expect. Lone surrogates (`\ud800`) become U+FFFD, as in Go, because a string that contains one
+    cannot be sent.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
@@ -32,7 +32,7 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def json_at(text: str, at: int) -> tuple[Any, int]:
-    """Parse the JSON value that starts at the index `at`, with the rules of `parsed_json`. Return
+    """Parse the JSON value that starts at index `at`, with the same rules as `parsed_json`. Return
     the value and the index where it ends. Raises `ValueError`.
     """
     try:
@@ -41,11 +41,12 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
         raise ValueError(_FLAW) from None
 
     part = text[at:end]
-    may_be_deep = part.count("[") + part.count("{") > DEEPEST  # fast, but counts them in strings
+    # a fast check, which also counts brackets in strings
+    may_be_deep = part.count("[") + part.count("{") > DEEPEST
     if may_be_deep and _is_deep(value):
         raise ValueError(_FLAW)
 
-    has_surrogates = "\\ud" in part or "\\uD" in part  # perhaps: \ud7ff is not a surrogate
+    has_surrogates = "\\ud" in part or "\\uD" in part  # an overestimate: \ud7ff is not a surrogate
     if has_surrogates:
         # the decoder joins pairs of surrogates, and replaces lone ones
         encoded = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
@@ -74,7 +75,7 @@ def _finite(text: str) -> float:
 def _whole_number(text: str) -> int:
     try:
         return int(text)
-    except ValueError:  # Python's limit on digits; its message is for programmers
+    except ValueError:  # raised by Python's limit on digits; its message is meant for programmers
         raise ValueError("a number is too large") from None
 
 
@@ -84,10 +85,8 @@ _DECODER = json.JSONDecoder(
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a value has more than `DEEPEST` levels of lists and dictionaries, without
-    recursion.
-    """
-    containers = [value]  # all containers on one level
+    """Return whether a value is nested more than `DEEPEST` levels deep, without using recursion."""
+    containers = [value]  # all lists and dictionaries on the same level
     for _ in range(DEEPEST):
         inner_containers = []
         for container in containers:
@@ -100,7 +99,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def value_at(value: object, *keys: str) -> Any:
-    """Return the value at these keys, or None."""
+    """Return the value at these keys, or None if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -135,7 +134,7 @@ def texts(value: object, *keys: str) -> dict[str, str]:
 
 
 def dig(value: Any, *names: str | int) -> str:
-    """Return the string or number at these keys and indices, or "" if it is missing or has a
+    """Return the string or number at this path of keys and indices, or "" if it is missing or of a
     different type.
     """
     for name in names:

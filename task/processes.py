@@ -1,13 +1,15 @@
-"""The programs that we start: their environment, their limits, and a watch that enforces them.
+"""The programs that we start: their environment, their limits, and a watch that enforces the
+limits.
 
-Git and its local child processes get a short list of variables. Programs that provide credentials
-(credential helpers, `ext:` scripts, exec plugins, ssh and the programs in its configuration) read
-their own variables, which cannot be listed. They get everything except secrets, which are
-recognized by name. Of the secrets, they get cloud credentials (AWS_*, AZURE_*, GOOGLE_*), because
-their helpers log in with them, and the secrets that their own configuration or script mentions.
+Git and its local child processes receive a short list of variables. Programs that provide
+credentials (credential helpers, `ext:` scripts, exec plugins, ssh and the programs in its
+configuration) read variables of their own, which cannot be enumerated. They receive everything
+except secrets, which are recognized by name. They do receive cloud credentials (AWS_*, AZURE_*,
+GOOGLE_*), because their helpers log in with them, and the secrets that their own configuration or
+script mentions.
 
 The bytes and the time that a Git server may use are limited: otherwise, a hostile server could send
-for hours.
+data for hours.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ from task import shutdown
 from task.ci_systems import SYSTEMS
 from task.errors import UnreachableError
 
-_OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; a GitHub action's inputs
-# Variables that git, gpg, and ssh-keygen need to run, and that git and ssh need to reach a server.
+_OURS = ("IMAGE_UPDATE_", "INPUT_")  # our own options and secrets, and a GitHub action's inputs
+# Variables that git, gpg, and ssh-keygen need in order to
+# run, and that git and ssh need in order to reach a server.
 _BASIC = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|TZ|TZDIR|LANG|LC_\w+|LOCPATH|LOCALE_ARCHIVE|XDG_\w+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_\w+|NSS_WRAPPER_\w+|NIX_\w+"
@@ -48,7 +51,8 @@ _BASIC = re.compile(
 _SECRET = re.compile(
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
     r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
-    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is not a token; a file's path is not a secret
+    # TOKENIZER is not a token; the path of a file is not a secret
+    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"
     rf"|^(?:ARGOCD_OPTS|{'|'.join(name for system in SYSTEMS for name in system.urls_with_token)})$",
     re.IGNORECASE,
 )
@@ -65,7 +69,7 @@ _AZURE = (
     "AAD_SERVICE_PRINCIPAL_CLIENT_CERTIFICATE_PASSWORD",
     "AAD_USER_PRINCIPAL_PASSWORD",
 )
-# Programs that need one of these secrets to log in.
+# Programs that log in with one of these secrets.
 _KNOWN = (
     # `!gh auth git-credential`, docker-credential-ghcr-login
     (re.compile(r"\b(?:gh|ghcr)\b"), _GITHUB),
@@ -78,12 +82,12 @@ _KNOWN = (
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAM = re.compile(r"[\w./+-]+")
-_FEW = 20  # how many words of a program's configuration are checked
-_SCRIPT = 65536  # bytes to read from a script
+_FEW = 20  # how many words of a program's configuration are checked at most
+_SCRIPT = 65536  # bytes to read from the start of a script
 
 
 def basic_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a program needs to run, or to reach a server."""
+    """Return the environment variables that a program needs to run, or to reach a server."""
     return {variable: value for variable, value in environ.items() if _BASIC.fullmatch(variable)}
 
 
@@ -94,8 +98,9 @@ def child_environment(
     """Return the environment for a program that provides credentials: all variables, except our own
     (`IMAGE_UPDATE_…`, `INPUT_…`) and secrets that the program does not need.
 
-    `configured` has the strings that configure the program, including its name or path. A secret is
-    needed if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
+    `configured` contains the strings that configure the program, including its name or path. A
+    secret is needed if one of these strings, or a script that they refer to, mentions the secret
+    (`$GITHUB_TOKEN`).
     """
     needed = _needed_variables(configured, environ.get("PATH", ""))
     env = {}
@@ -108,7 +113,7 @@ def child_environment(
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable, judging by its name, contains a secret that is not a cloud
+    """Return whether a variable, judging by its name, contains a secret other than a cloud
     credential.
     """
     is_exempt = bool(_OF_CLOUDS.match(name) or _BASIC.fullmatch(name))
@@ -118,9 +123,9 @@ def is_secret(name: str) -> bool:
 def _needed_variables(configured: Collection[str], path: str) -> frozenset[str]:
     """Return the names of variables that a program may need.
 
-    These are all words that look like a name in `configured`, the strings of the program's
-    configuration, and in the scripts that these refer to, and the variables of well-known programs
-    such as `gh`. `path` is the search path for the scripts.
+    These are all words that look like a variable name in `configured` (the strings of the program's
+    configuration) and in the scripts that those strings refer to, plus the variables of well-known
+    programs such as `gh`. `path` is the search path for the scripts.
     """
     needed: set[str] = set()
     for program, variables in _KNOWN:
@@ -137,8 +142,8 @@ def _needed_variables(configured: Collection[str], path: str) -> frozenset[str]:
 
 
 def _start_of_script(word: str, path: str) -> str:
-    """Return the start of the script that a word refers to, by its name in the search path `path`
-    or its own path, or "" if it does not refer to a readable script.
+    """Return the start of the script that a word refers to, or "" if the word does not refer to a
+    readable script. The word is the script's path, or its name on the search path `path`.
     """
     program = shutil.which(word, path=path)
     if program is None:
@@ -149,34 +154,34 @@ def _start_of_script(word: str, path: str) -> str:
             if not is_script:
                 return ""
             return file.read(_SCRIPT).decode("utf-8", "replace")
-    except OSError:  # it may be executable, but not readable
+    except OSError:  # the script may be executable, but not readable
         return ""
 
 
 MEMORY = 1 << 30
-_LEAST = 64 << 20  # bytes; with less, git cannot read an ordinary repository
-# seconds for one repository, in addition to the time during which others may keep pushing to its
-# branches
+_LEAST = 64 << 20  # bytes; with less memory, git cannot read an ordinary repository
+# seconds for one repository, on top of the time during
+# which others may keep pushing to its branches
 SPARE = 600.0
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits for one repository.
+    """The resource limits for one repository.
 
-    They are far above the needs of any update. Tests lower them.
+    They are far above what any update needs. Tests lower them.
     """
 
-    messages: int = 64_000_000  # bytes of refs and messages from a command
-    pack: int = 2 << 30  # bytes of packs for a repository
-    # bytes of memory for each git process: it collects refs and error pages before it prints them
+    messages: int = 64_000_000  # bytes of refs and messages printed by a command
+    pack: int = 2 << 30  # bytes of packs in a repository
+    # bytes of memory for each git process, which collects refs and error pages before printing them
     memory: int = MEMORY
-    seconds: float = 120.0 + SPARE  # for all commands on a repository
+    seconds: float = 120.0 + SPARE  # for all commands on a repository together
 
     def limits(self) -> Callable[[], None]:
-        """Return a function that a new git process calls first. It sets the process's limits on
-        file size and memory, which the kernel enforces.
+        """Return a function that a new git process calls first. The function limits the process's
+        file size and memory. The kernel enforces these limits.
 
         A stricter limit on our own process (`ulimit -f`) is kept. The file size limit only works
         for packs because `fetch.unpackLimit=1` keeps each pack in one file.
@@ -198,7 +203,8 @@ class Bounds:
         return limit
 
     def passed(self, messages: str) -> str:
-        """Return the limit that git has exceeded, in words, or "" if its messages do not say so.
+        """Return the limit that git has exceeded, in words, or "" if its messages do not mention
+        one.
 
         `messages` is git's stderr. Lines from the server start with `remote:` and are ignored.
         """
@@ -206,7 +212,7 @@ class Bounds:
         if any("Out of memory" in line for line in own_lines):
             return f"git would need more than {_size_in_words(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        # False if our own process already has a stricter limit, which git has then exceeded
+        # False if our own process already has a stricter limit, in which case git exceeded that one
         is_our_limit = soft == resource.RLIM_INFINITY or soft > self.pack
         if is_our_limit and any("File too large" in line for line in own_lines):
             return self.too_much_pack
@@ -214,12 +220,12 @@ class Bounds:
 
     @property
     def too_much_pack(self) -> str:
-        """The reason why a transfer was stopped."""
+        """The reason why a transfer was stopped: too much pack data."""
         return f"it sent more than {_size_in_words(self.pack)} of pack data"
 
     @property
     def too_many_messages(self) -> str:
-        """The reason why a command was stopped."""
+        """The reason why a command was stopped: too much output."""
         return f"it sent more than {_size_in_words(self.messages)} of refs and messages"
 
 
@@ -227,18 +233,19 @@ def memory_of_step(
     cgroups: Path = Path("/sys/fs/cgroup"),
     own: Path = Path("/proc/self/cgroup"),
 ) -> int:
-    """Return the bytes of memory for each git process: 1 GiB, or half of this CI step's limit if
-    that is less, but at least 64 MiB.
+    """Return the bytes of memory for each git process: 1 GiB, or half of this CI step's memory
+    limit if that is less, but at least 64 MiB.
 
-    Git can report that it ran out of memory. If the step reaches its own limit first, the kernel
-    kills git without a message. The step's limit is that of its control groups, which the file
-    `own` lists, or of their parents. `cgroups` is the folder where the groups are mounted.
+    Git can report that it ran out of memory. If the whole step reaches its limit first, the kernel
+    kills git without a message. The step's limit is that of its control groups, which are listed in
+    the file `own`, or of their parents. `cgroups` is the folder where the control groups are
+    mounted.
     """
-    limits = [2 * MEMORY]  # twice, because the result is half of the lowest limit
-    with suppress(OSError, ValueError):  # not on Linux
+    limits = [2 * MEMORY]  # doubled, because the result is half of the lowest limit
+    with suppress(OSError, ValueError):  # fails on systems other than Linux
         for line in own.read_text(encoding="utf-8").splitlines():
             _, controllers, group = line.split(":", 2)
-            is_version_2 = not controllers  # cgroups v2 does not list controllers here
+            is_version_2 = not controllers  # on cgroups v2, this list of controllers is empty
             if is_version_2:
                 limits += _limits_of_group(cgroups, group, "memory.max")
             elif "memory" in controllers.split(","):
@@ -247,14 +254,15 @@ def memory_of_step(
 
 
 def _limits_of_group(folder: Path, group: str, file_name: str) -> list[int]:
-    """Return the memory limits in bytes of a control group and of its parents, which also limit it.
+    """Return the memory limits in bytes of a control group and of its parents, which also apply to
+    it.
 
     `folder` is where the control groups are mounted, and `group` is a path such as `/kubepods/a`.
     """
     limits = []
     own_group = PurePosixPath(group)
     for parent in (own_group, *own_group.parents):
-        # not visible in a container; "max" if there is no limit
+        # the file is not visible in a container, or contains "max" if there is no limit
         with suppress(OSError, ValueError):
             file = folder / parent.relative_to("/") / file_name
             limits.append(int(file.read_text(encoding="ascii")))
@@ -270,9 +278,9 @@ class Clock:
         self._end = 0.0
 
     def left(self) -> float:
-        """Return the remaining seconds. Raises `UnreachableError` when the time is up."""
+        """Return the remaining seconds. Raises `UnreachableError` if no time is left."""
         now = time.monotonic()
-        if not self._end:  # the first command
+        if not self._end:  # the countdown starts with the first command
             self._end = now + self.seconds
         if now >= self._end:
             raise UnreachableError(
@@ -284,12 +292,12 @@ class Clock:
 
     @property
     def why(self) -> str:
-        """The reason why a command was stopped."""
+        """The reason why a command was stopped: its repository is out of time."""
         return f"the limit for one repository is {self.seconds:.0f} seconds"
 
 
 def _size_in_words(count: int) -> str:
-    """Return a number of bytes in its largest whole unit."""
+    """Return a number of bytes as text, in its largest whole unit."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count % size == 0:
             return f"{count // size} {unit}"
@@ -297,12 +305,12 @@ def _size_in_words(count: int) -> str:
 
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
-_LOOKS = 8  # how often the transfer is checked before it counts as stalled
-_SLICE = 0.2  # seconds; a signal received by another thread takes effect within this time
-_NAP = 0.02  # seconds between two checks, if the system does not have process handles
-_PIECE = 1 << 16  # bytes; the size of a pipe
+_LOOKS = 8  # how many times the transfer is checked before it is considered stalled
+_SLICE = 0.2  # seconds; the longest delay before a signal received by another thread takes effect
+_NAP = 0.02  # seconds between two checks on systems without process handles
+_PIECE = 1 << 16  # bytes; the capacity of a pipe
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
-_ONE_AT_A_TIME = Lock()  # a process must not fork while another thread is forking
+_ONE_AT_A_TIME = Lock()  # only one thread at a time may fork
 
 
 def start(
@@ -313,14 +321,15 @@ def start(
     limit: Callable[[], None] | None = None,
     folder: str | None = None,
 ) -> Any:
-    """Start a program, and return its `sh.RunningCommand`, for a `Watch`.
+    """Start a program for a `Watch`, and return its `sh.RunningCommand`.
 
-    `files` are its stdin, stdout and stderr. `limit` is called in the new process before it becomes
-    the program. `folder` is the program's working directory.
+    `files` are the program's stdin, stdout, and stderr. `limit` is called in the new process just
+    before it executes the program. `folder` is the program's working directory.
 
     Raises `ValueError` if the process was killed before it could start.
     """
-    # Python warns about a fork while threads are running, but sh executes another program at once.
+    # Python warns about forking while threads are running,
+    # but here sh executes another program immediately.
     if sys.version_info >= (3, 12):
         warnings.filterwarnings(
             "ignore",
@@ -328,15 +337,15 @@ def start(
             DeprecationWarning,
         )
 
-    def begin() -> None:  # runs in the new process before it becomes the program
+    def begin() -> None:  # runs in the new process just before it executes the program
         shutdown.hear()  # unblock the signals that `unheard` has blocked
         if limit:
             limit()
 
     into, out, err = files
-    # `_bg`, so that we already have the process when a signal arrives. Files and no `_timeout`, so
-    # that sh's threads have nothing to do. A new session, so that nothing can prompt on a terminal,
-    # and so that all children end with the process.
+    # With `_bg`, we already hold the process when a signal arrives. With files and no `_timeout`,
+    # sh's threads have nothing to do. In a new session, nothing can prompt on a terminal, and all
+    # children can be terminated with the process.
     with _ONE_AT_A_TIME, shutdown.unheard():
         return program(
             *argv,
@@ -366,16 +375,16 @@ def run_login_program(
     stdin: str = "",
     codes: tuple[int, ...] = (0,),
 ) -> Any:
-    """Run a program that prints credentials, and return its `sh.RunningCommand` when it has exited.
+    """Run a program that prints credentials. Return its `sh.RunningCommand` once it has exited.
 
-    The program cannot prompt on a terminal. It is stopped after `seconds`, and by a signal.
+    The program cannot prompt on a terminal. It is stopped after `seconds`, or by a signal.
 
     Raises sh's errors, such as `TimeoutException`, and `ErrorReturnCode` for an exit code that is
     not in `codes`. Their messages contain the arguments and the output. Raises `ValueError` if the
     program was killed before it could start.
     """
     shutdown.check()
-    if sys.version_info >= (3, 12):  # as in `start`
+    if sys.version_info >= (3, 12):  # suppress the warning about forking, as in `start`
         warnings.filterwarnings(
             "ignore",
             r"This process .* is multi-threaded, use of fork",
@@ -410,7 +419,7 @@ def exit_code(running: Any) -> int:
 
 
 class CapturedOutput:
-    """An output stream of a command.
+    """A stream of a command's output.
 
     It keeps the last `most` bytes, or everything if `most` is 0.
     """
@@ -424,8 +433,8 @@ class CapturedOutput:
         self._kept = bytearray()
 
     def take(self, *, keep: bool = True) -> bool:
-        """Read some of the bytes that have arrived, at most 64 KB, and return False at the end of
-        the stream. Without `keep`, they are only counted.
+        """Read up to 64 KB of the bytes that have arrived. Return False at the end of the stream.
+        Without `keep`, the bytes are only counted.
         """
         try:
             piece = os.read(self.source, _PIECE)
@@ -434,7 +443,8 @@ class CapturedOutput:
         self.count += len(piece)
         if keep:
             self._kept += piece
-            # deleting copies the rest, so it is done only when there is twice as much as needed
+            # deleting the start copies the rest, so it is only
+            # done once the buffer is twice as long as needed
             threshold = 2 * self._most
             is_limited = self._most > 0
             if is_limited and len(self._kept) > threshold:
@@ -444,7 +454,8 @@ class CapturedOutput:
     def text(self) -> bytes:
         """Return the last `most` bytes of the stream, or everything if `most` is 0.
 
-        If the start is missing, begin with a whole line: half a URL may show a password.
+        If the start is missing, the result begins with a whole line: half a URL might expose a
+        password.
         """
         kept = bytes(self._kept[-self._most :])  # everything if `_most` is 0
         is_complete = len(kept) == self.count
@@ -462,11 +473,11 @@ class CapturedOutput:
 class Watch:
     """Watches a command, and stops it when it exceeds a limit.
 
-    `limits` are the seconds that the command may take, the reason for stopping it after that, and
-    the seconds that it may be silent (0 means no limit). Its `outputs` are read. The outputs and
-    the packs in the folder `git_dir` must stay within `bounds`. `stop` gets the content of the last
-    output, and returns a reason to stop the command, or "". This does not need a thread, because
-    the caller is waiting anyway.
+    `limits` are the number of seconds that the command may take, the reason for stopping it after
+    that, and the number of seconds that it may be silent (0 means no limit). Its `outputs` are
+    read. The outputs and the packs in the folder `git_dir` must stay within `bounds`. `stop`
+    receives the content of the last output, and returns a reason to stop the command, or "". No
+    extra thread is needed, because the caller is waiting anyway.
     """
 
     def __init__(
@@ -478,34 +489,38 @@ class Watch:
         git_dir: str = "",
         stop: Callable[[str], str] | None = None,
     ) -> None:
-        """`running` is the command, an `sh.RunningCommand`."""
+        """`running` is the command to watch, an `sh.RunningCommand`."""
         self.why = ""  # the reason why the command was stopped; "" if it exited on its own
         self._running = running
-        # the seconds for the command, the reason if it takes longer, the seconds without a byte
+        # the time limit in seconds, the reason for exceeding
+        # it, and the seconds allowed without a byte
         self._timeout, self._late_reason, self._stall = limits
         self._outputs = outputs
         self._bounds = bounds
         self._git_dir = git_dir
         self._stop = stop
-        self._size_before = weight(git_dir) if git_dir else 0  # bytes of packs at the start
-        # bytes read and written by the command, at the last check; None if unknown
+        self._size_before = weight(git_dir) if git_dir else 0  # bytes of packs at the beginning
+        # bytes read and written by the command as of the last check; None if unknown
         self._bytes_moved: int | None = None
-        # times, in seconds of `time.monotonic`
+        # points in time, in seconds of `time.monotonic`
         now = time.monotonic()
         self._began = now
-        self._terminated_at = 0.0  # when the command got SIGTERM; 0 if it did not
-        self._moved_at = now  # when bytes last moved
+        self._terminated_at = 0.0  # when SIGTERM was sent to the command; 0 if it was not
+        self._moved_at = now  # when bytes were last transferred
         self._transfer_checked_at = now
         self._packs_checked_at = now
 
     def end(self) -> None:
-        """Stop the command now. A signal handler may call this."""
+        """Stop the command now. Signal handlers may call this."""
         self._terminated_at = self._terminated_at or time.monotonic()
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
-        """Wait until the command has exited. Its exit code is left for `running.wait()`."""
-        handle: int | None = None  # a pidfd, which can be polled: since Linux 5.3, not on macOS
+        """Wait until the command has exited. Its exit code remains available from
+        `running.wait()`.
+        """
+        # a pollable pidfd, which exists since Linux 5.3, but not on macOS
+        handle: int | None = None
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
         poll = select.poll()
@@ -521,15 +536,16 @@ class Watch:
         self._read_rest()
 
     def _read_until_exit(self, poll: select.poll, handle: int | None) -> None:
-        """Read the outputs, and check the limits, until the command has exited.
+        """Read the outputs and check the limits until the command has exited.
 
         `handle` is the process's pidfd, which `poll` reports when the process exits. Without a
-        handle (None), the exit is only noticed between two pauses, so these start short.
+        handle (None), the exit is only noticed between two pauses, so the pauses are short at
+        first.
         """
         pause = min(_SLICE if handle is not None else 0.001, self._timeout)  # seconds
         while True:
-            # the file descriptors of outputs with new bytes or at their end, and of the process if
-            # it has exited
+            # the file descriptors of outputs that have new bytes or have ended, and that of the
+            # process if it has exited
             ready = {number for number, _ in poll.poll(pause * 1000)}
             for output in self._outputs:
                 if output.source in ready:
@@ -559,17 +575,19 @@ class Watch:
 
     def _enforce_limits(self, now: float) -> None:
         """Terminate the command, and set `why`, if it has exceeded a limit, is stalled, or has
-        output for which `stop` returns a reason. If it does not exit then, kill it.
+        printed output for which `stop` returns a reason. If it still does not exit, kill it.
         """
         if self._terminated_at:
             if now - self._terminated_at >= _PATIENCE:
                 send(self._running, "SIGKILL")
             return
 
-        # Remember when bytes last moved. Counting them reads /proc, so it is done now and then.
+        # Remember when bytes were last transferred. Counting them requires reading /proc, so this
+        # is only done occasionally.
         if self._stall and now - self._transfer_checked_at >= self._stall / _LOOKS:
             moved = bytes_moved(self._running.pid)
-            has_moved = moved is None or moved != self._bytes_moved  # None: it cannot be measured
+            # None means that the number of bytes is unknown
+            has_moved = moved is None or moved != self._bytes_moved
             if has_moved:
                 self._moved_at = now
             self._bytes_moved = moved
@@ -589,9 +607,10 @@ class Watch:
             self.end()
 
     def _exceeded_bound(self, now: float) -> str:
-        """Return the bound that the command has exceeded, in words, or "".
+        """Return the limit that the command has exceeded, in words, or "".
 
-        The size of the output is checked in each call, and the packs at most once a second.
+        The size of the output is checked in each call, and the size of the packs at most once a
+        second.
         """
         bounds = self._bounds
         if sum(output.count for output in self._outputs) > bounds.messages:
@@ -606,7 +625,7 @@ class Watch:
             return bounds.too_much_pack
         if size == self._size_before:
             # Before the pack starts, git collects all refs without printing them. Each byte counts
-            # twice, because one of git's processes writes it to another one, which reads it.
+            # twice, because one of git's processes writes it and another reads it.
             most_moved = 2 * bounds.messages
             moved = bytes_moved(self._running.pid) or 0
             if moved > most_moved:
@@ -615,8 +634,8 @@ class Watch:
 
 
 def weight(git_dir: str) -> int:
-    """Return the size in bytes of the packs in a repository,
-    including one that is still being received.
+    """Return the total size in bytes of a repository's packs, including one that is still being
+    received.
     """
     total = 0
     with suppress(OSError):
@@ -634,23 +653,23 @@ def finish(running: Any) -> None:
 
 
 def send(running: Any, name: str) -> None:
-    """Send a signal, such as "SIGTERM", to a command and all its children."""
+    """Send a signal, such as "SIGTERM", to a command and all its child processes."""
     with suppress(ProcessLookupError, PermissionError):  # it may have already exited
         os.killpg(running.pid, getattr(signal, name))
 
 
 def bytes_moved(session: int) -> int | None:
-    """Return the number of bytes that the processes of a session have read and written, or None if
-    the system does not report it.
+    """Return how many bytes the processes of a session have read and written, or None if the system
+    does not report this.
 
-    `session` is the process ID of the command that has started the session. ssh is excluded,
-    because its keep-alives move bytes on an idle connection.
+    `session` is the process ID of the command that started the session. ssh is excluded, because
+    its keep-alives transfer bytes even on an idle connection.
     """
     total: int | None = None
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError, ValueError, IndexError):  # it may have exited
-                # pid (name) state parent group session …; the name may contain parentheses
+            with suppress(OSError, ValueError, IndexError):  # the process may have exited
+                # pid (name) state parent group session …; the name may itself contain parentheses
                 pid_and_name, _, fields = _read_proc_file(f"/proc/{pid}/stat").rpartition(")")
                 _, _, _, session_of_process, *_ = fields.split()
                 is_ssh = pid_and_name.endswith("(ssh")
@@ -660,7 +679,7 @@ def bytes_moved(session: int) -> int | None:
 
 
 def _bytes_of_process(pid: str) -> int:
-    """Return the number of bytes that a process has read and written."""
+    """Return how many bytes a process has read and written."""
     lines = _read_proc_file(f"/proc/{pid}/io").split("\n")
     read_line, written_line = lines[:2]  # rchar: 1, wchar: 2
     return int(read_line.split()[1]) + int(written_line.split()[1])

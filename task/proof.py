@@ -1,4 +1,4 @@
-"""The proofs required for an image, and what was proved."""
+"""The proofs that are required for an image, and what has been proved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Identity:
-    """Someone who may sign without a key, identified by an issuer."""
+    """Someone who may sign without a key, and the issuer that vouches for their identity."""
 
     subject: str  # a glob
     issuer: str
@@ -22,21 +22,20 @@ class Demand:
     """
 
     rule: Literal["signature", "provenance"]
-    keys: tuple[str, ...] = ()  # paths in the repository
+    keys: tuple[str, ...] = ()  # paths of key files in the repository
     identities: tuple[Identity, ...] = ()
-    source_repository: str = ""  # a glob, like the next three
+    source_repository: str = ""  # a glob, like the following three fields
     ref: str = ""
     workflow: str = ""
     builder: str = ""
-    line: int = field(default=0, compare=False)  # in the config
-    texts: tuple[tuple[str, str], ...] = ()  # the keys with their paths, once they have been read
+    line: int = field(default=0, compare=False)  # the line in the config
+    # the contents of the keys with their paths, once they have been read
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved about an image: who signed it,
-    and where it was built, if known.
-    """
+    """What has been proved about an image: who signed it, and, if known, where it was built."""
 
     kind: Literal["signature", "certificate", "slsa-v0.2", "slsa-v1"]
     signer: str

@@ -2,8 +2,8 @@
 
 A signal ends every pause.
 
-`send_once` is for a server that may make a change and then fail to confirm it: the change lands
-once, and is reported.
+`send_once` is for a server that may make a change but fail to confirm it. It ensures that the
+change lands only once, and that it is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.errors import Outpaced, RepositoryError, TaskError, UnreachableError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
-_PAUSES = (0.5, 2.0)  # seconds before a change is sent again after its response was lost
+_PAUSES = (0.5, 2.0)  # seconds to wait before resending a change whose response was lost
 
 
 def again(
@@ -30,9 +30,9 @@ def again(
 ) -> T:
     """Call `ask` until it succeeds, and return its result.
 
-    A call is repeated after an exception of the class `error` for which `may_pass` returns True.
+    The call is repeated after an exception of class `error` for which `may_pass` returns True.
     `pauses` are the seconds before each repetition. Raises the last error if there are no more
-    pauses, or if the next pause would end after the deadline.
+    pauses, or if the next pause would extend past the deadline.
     """
     for pause in pauses:
         try:
@@ -52,11 +52,11 @@ def until(
     pauses: Iterable[float],
     deadline: float = inf,
 ) -> T:
-    """Call `ask` until `good` accepts its result, and return that result. The first result to check
-    is `answer`, so `ask` may not be called at all.
+    """Call `ask` until `good` accepts its result, and return that result. `answer` is checked
+    first, so `ask` may never be called.
 
     `pauses` are the seconds before each call. Returns the last result if there are no more pauses,
-    the time is up, or a signal has arrived.
+    if the time is up, or if a signal has arrived.
     """
     for pause in pauses:
         remaining_seconds = deadline - time.monotonic()
@@ -68,27 +68,27 @@ def until(
 
 
 class NotDoneError(UnreachableError):
-    """The server reports that it has not done anything, and that a retry would not help."""
+    """The server reports that it has not changed anything, and that a retry would not help."""
 
 
 def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
-    """Send a change to a server, and return the result of `send`, or of `landed` if the response
-    was lost, but the change has landed.
+    """Send a change to a server. Return the result of `send`, or of `landed` if the response was
+    lost but the change has landed.
 
     `send` raises `UnreachableError` if the response was lost. Then `landed` looks for the change on
-    the server. Its result is falsy if the change is not there, and only then is it sent again.
-    `unknown` completes the hint if the server cannot be queried, such as "whether the push
-    arrived". Raises the errors of `send`.
+    the server. A falsy result means that the change is not there, and only then is it sent again.
+    `unknown` completes the hint for the case that the server cannot be queried, such as "whether
+    the push arrived". Raises the errors of `send`.
     """
-    lost_response: UnreachableError | None = None  # of the latest attempt
+    lost_response: UnreachableError | None = None  # from the latest attempt
     for pause in (*_PAUSES, 0.0):  # no pause after the last attempt
         try:
             return send()
         except NotDoneError:
             raise
         except (Outpaced, RepositoryError):
-            # The conflict may be with our own first request, if it was still in transit when we
-            # checked.
+            # The conflict may be with our own first request,
+            # if that was still in transit when we checked.
             if lost_response:
                 result = _arrived_or_unknown(landed, unknown, lost_response)
                 if result:
@@ -103,14 +103,14 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
             if is_last or shutdown.code():
                 raise
             shutdown.sleep(pause)
-    raise AssertionError  # pragma: no cover - the last turn returns or raises
+    raise AssertionError  # pragma: no cover - the last iteration returns or raises
 
 
 def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: UnreachableError) -> T:
     """Return the result of `landed`.
 
     If the server cannot be queried, raise an `UnreachableError` with the message of `cause`, and a
-    hint that it is `unknown` what has happened.
+    hint that names what is `unknown`.
     """
     try:
         return landed()

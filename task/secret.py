@@ -6,7 +6,7 @@ from __future__ import annotations
 class Secret:
     """A password, token, or key that prints as `***`.
 
-    Only code that sends it calls `reveal`.
+    Only code that sends the secret calls `reveal`.
     """
 
     __slots__ = ("_value",)

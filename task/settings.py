@@ -1,8 +1,8 @@
-"""All command-line options. Each is a field of a frozen record, with its name, default, group,
-help, and reader.
+"""All command-line options. Each is a field of a frozen record, declared with its name, default,
+group, help, and reader.
 
-`TAKEN` lists the records and `Settings` fields that each command accepts. A command gets `Settings`
-with the given values, and with the defaults for everything else.
+`TAKEN` lists the records and `Settings` fields that each command accepts. A command receives a
+`Settings` object with the values that were set, and with defaults for everything else.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ from task.option import (
 )
 from task.secret import Secret
 
-# The groups in the help, in order.
+# The groups of options in the help, in order of appearance.
 HELD, EVENT, FIND, RULES = map(Group, ("Holds", "Image", "Applications", "Rules"))
 CHANGE = Group("Change")
 COMMIT, REQUEST, RESULTS = map(Group, ("Commit", "Pull requests", "Results and logging"))
@@ -44,7 +44,7 @@ ROLLED_OUT = ("run", "scan", "promote", "release", "rollback")
 WRITERS = commands_that(lambda command: command.writes)
 LOGGED_IN = (*WRITERS, "plan", "status", "lint", "check")
 
-# Secrets have a variable but no option, because other processes can see arguments.
+# Secrets have a variable but no option, because other processes can read the arguments.
 GIT_SECRETS = (
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
     "GITHUB_TOKEN",
@@ -72,7 +72,7 @@ WAIT_TIMEOUT = partial(
 
 @dataclass(frozen=True)
 class EventOptions:
-    """The images that were just built, and their build's identity."""
+    """The images that were just built, and the identity of their build."""
 
     image: tuple[str, ...] = EVENT.option(
         (),
@@ -185,7 +185,9 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class ScopeOptions:
-    """Which Applications to consider, and the defaults for settings without an annotation."""
+    """Which Applications to consider, and the defaults for settings that no annotation
+    specifies.
+    """
 
     selector: str = FIND.text(
         "Consider only Applications with matching labels, such as a=b,c!=d,e,!f.",
@@ -217,7 +219,7 @@ class ScopeOptions:
 
 @dataclass(frozen=True)
 class RulesOptions:
-    """Options that change the rules."""
+    """Options that modify the rules."""
 
     allow_downgrade: bool = RULES.flag("Accept a version older than the current one.")
     require_live: bool = RULES.flag(
@@ -247,7 +249,7 @@ class TransportOptions:
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """Credentials for Git servers. `task/git/credentials.py` reads the files."""
+    """Credentials for Git servers. `task/git/credentials.py` reads the credential files."""
 
     git_username: str = GIT.text("Username for Git over HTTPS.", "NAME", common=LOGGED_IN)
     git_password_file: str = GIT.text(
@@ -345,7 +347,7 @@ class ForgeOptions:
 
 @dataclass(frozen=True)
 class CommitOptions:
-    """The commit, and the pull request that proposes it."""
+    """How to create the commit, and the pull request that proposes it."""
 
     atomic: bool = COMMIT.flag("Do not commit to a branch if any of its Applications fails.")
     git_author_name: str = COMMIT.option(
@@ -442,7 +444,7 @@ class RegistryOptions:
 @dataclass(frozen=True)
 class VerifyOptions:
     """The signature that an image must have: by a key, or by an identity that an issuer
-    confirmed.
+    confirms.
     """
 
     verify: str = REGISTRY.text(
@@ -471,7 +473,7 @@ class VerifyOptions:
 
     @property
     def wanted(self) -> bool:
-        """Whether images must have a signature."""
+        """Whether images must be signed."""
         return bool(self.verify or self.verify_identity)
 
 
@@ -489,7 +491,7 @@ class HandedOptions:
 
 @dataclass(frozen=True)
 class ResultOptions(HandedOptions):
-    """What to print and to write."""
+    """What to print, and which files to write."""
 
     output: str = RESULTS.choice(
         "text",
@@ -504,7 +506,7 @@ class ResultOptions(HandedOptions):
 
 @dataclass(frozen=True)
 class SendOptions:
-    """Dry runs, metrics, and CloudEvents of a command that writes."""
+    """Options of commands that write: dry runs, metrics, and CloudEvents."""
 
     dry_run: bool = RESULTS.flag(
         "Show what would change, with the diff, without writing anything.",
@@ -560,7 +562,7 @@ class AliasOptions:
 
 @dataclass(frozen=True)
 class HoldOptions:
-    """A hold."""
+    """Options of a hold."""
 
     reason: str = HELD.text(
         "Why the images are on hold. Shown with every update that is held back.",
@@ -577,7 +579,7 @@ class HoldOptions:
 
 @dataclass(frozen=True)
 class RollbackOptions:
-    """A rollback."""
+    """Options of a rollback."""
 
     to: str = HELD.text(
         "Version to roll back to: a tag, TAG@DIGEST, previous, or N-back (3-back is three"
@@ -603,7 +605,7 @@ class RollbackOptions:
 
 @dataclass(frozen=True)
 class PromoteOptions:
-    """Which Applications to promote versions from, and which to promote to."""
+    """Which Applications to promote versions from, and which to promote them to."""
 
     promote_from: tuple[str, ...] = FIND.words(
         "Applications to promote from, as NAME or NAMESPACE/NAME. Globs are allowed.",
@@ -729,7 +731,7 @@ class LintOptions:
 
 @dataclass(frozen=True)
 class CheckOptions(ResultOptions):
-    """The change that `check` judges, and how it reports the result."""
+    """The change that `check` judges, and how to report the result."""
 
     output: str = RESULTS.choice(
         "text",
@@ -758,10 +760,10 @@ class CheckOptions(ResultOptions):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of one call."""
+    """All settings for one invocation of a command."""
 
     command: str
-    # Each of these records has options that the same commands accept.
+    # Each of these records contains options that are accepted by the same commands.
     event: EventOptions = EventOptions()
     sources: SourceOptions = SourceOptions()
     scope: ScopeOptions = ScopeOptions()
@@ -785,7 +787,7 @@ class Settings:
     wait: WaitOptions = WaitOptions()
     lint: LintOptions = LintOptions()
     check: CheckOptions = CheckOptions()
-    # Options that do not belong to the same commands as one of the records.
+    # Options that are not accepted by the same commands as any of the records.
     source_repository: str = COMMIT.text(f"Repository of the source commit. {FROM_CI}", "URL")
     application: tuple[str, ...] = FIND.words(
         "Consider only this Application, as NAME or NAMESPACE/NAME. Globs are allowed.",
@@ -862,12 +864,14 @@ class Settings:
 
     @property
     def pin_digest(self) -> bool:
-        """Whether to write the digest, too. A signature covers the digest."""
+        """Whether to write the digest as well. Signatures require this, because they cover the
+        digest.
+        """
         return self.scope.pin_digest or self.verify.wanted
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The aliases of the images that the command is limited to; () means all images."""
+        """The aliases of the images to which the command is limited; () means all images."""
         return self.alias.alias or self.alias.image
 
 
@@ -881,8 +885,8 @@ REACHING: tuple[Taken, ...] = (
     TransportOptions,
     AccessOptions,
 )
-READING = (*REACHING, ScopeOptions)  # Applications
-# status, plan, and all commands that write
+READING = (*REACHING, ScopeOptions)  # commands that read Applications
+# for status, plan, and all commands that write
 DECIDING = (
     *READING,
     "registry_check",
@@ -891,14 +895,14 @@ DECIDING = (
     RegistryOptions,
     VerifyOptions,
 )
-# for a commit or its plan
+# for commands that commit or plan a commit
 WRITING = (
     *DECIDING,
     CommitOptions,
     ResultOptions,
     RolloutOptions,
 )
-# run, plan, scan, and promote
+# for run, plan, scan, and promote
 UPDATING = (
     "application",
     RulesOptions,
@@ -913,7 +917,7 @@ BUILT = (
     *UPDATING,
     "comment",
     "deployments",
-)  # run and plan
+)  # for run and plan
 TAKEN: Mapping[str, tuple[Taken, ...]] = {
     "run": (*BUILT, SendOptions),
     "plan": BUILT,
@@ -962,30 +966,32 @@ def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 @cache
 def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
-    """Return the options of an item in `TAKEN`, each with its field and the type of its value.
+    """Return the options that an item in `TAKEN` stands for, each with its field and the type of
+    its value.
 
-    The item is either a record's class, which has several options, or the name of a field of
-    `Settings`, which has one.
+    The item is either a record class, which contains several options, or the name of a single
+    `Settings` field.
     """
     record = Settings if isinstance(taken, str) else taken
     types = get_type_hints(record)
     options = []
     for field in fields(record):
         is_taken = record is taken or field.name == taken
-        is_option = OPTION in field.metadata  # False for the records that are fields of `Settings`
+        # False for `Settings` fields that are themselves records
+        is_option = OPTION in field.metadata
         if is_taken and is_option:
             options.append((field, types[field.name], field.metadata[OPTION]))
     return tuple(options)
 
 
 def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
-    """Return the options of all commands, each once."""
+    """Return the options of all commands, each of them once."""
     return tuple(dict.fromkeys(chain.from_iterable(map(options_of, TAKEN))))
 
 
 def check(settings: Settings) -> None:
-    """Raise `UsageError` for the first options that cannot be combined, or that must be set
-    together.
+    """Raise `UsageError` for the first conflict: options that cannot be combined, or an option that
+    requires another one.
     """
     _check_verify(settings.verify)
     if settings.alias.alias and settings.alias.image:
@@ -1014,7 +1020,7 @@ def check(settings: Settings) -> None:
 
 
 def _check_rollback_on_failure(settings: Settings) -> None:
-    """Raise `UsageError` if the run would not notice that a rollout fails."""
+    """Raise `UsageError` if the run could not notice that a rollout has failed."""
     if not settings.rollout.wait:
         raise UsageError(
             "--on-failure=rollback requires --wait",
@@ -1046,7 +1052,8 @@ def _check_verify(options: VerifyOptions) -> None:
     """Raise `UsageError` for an identity without an issuer, an issuer without an identity, or two
     ways to verify.
 
-    A signer is identified by a public key, or by an identity and the issuer that confirms it.
+    A signer is identified by a public key, or by an identity together with the issuer that confirms
+    it.
     """
     has_identity = bool(options.verify_identity)
     has_issuer = bool(options.verify_issuer)
@@ -1069,8 +1076,8 @@ def _check_verify(options: VerifyOptions) -> None:
 
 
 def _check_api(options: CommitOptions) -> None:
-    """Raise `UsageError` for options that a commit through the GitHub API cannot have, such as an
-    author or a signature.
+    """Raise `UsageError` for options that do not work with commits through the GitHub API, such as
+    an author or a signature.
     """
     fields = (
         "signing_key",
@@ -1091,8 +1098,8 @@ def _check_api(options: CommitOptions) -> None:
 
 
 def _why_not_through_api(flags: Collection[str]) -> str:
-    """Return the reason why a commit through the GitHub API cannot have the options with these
-    flags, for a hint.
+    """Return the reason why these flags do not work with commits through the GitHub API, for a
+    hint.
     """
     if list(flags) == [flag_of("push_option")]:
         return "the GitHub API does not support push options"

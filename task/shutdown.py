@@ -1,12 +1,12 @@
-"""Handles SIGTERM and SIGINT: children are stopped, results are written, and no files or processes
-are left behind.
+"""Handles SIGTERM and SIGINT: child processes are stopped, results are written, and no files or
+processes are left behind.
 
 Kubernetes sends SIGTERM to an evicted pod, and SIGKILL some seconds later. GitHub sends SIGINT to a
-canceled job. A signal stops every child immediately. It also raises `Stopped` in the main thread,
-except inside `shield`: code that delivers a change finishes on its own, because it no longer waits
-or starts anything new (`check`).
+canceled job. A signal stops every child process immediately. It also raises `Stopped` in the main
+thread, except inside `shield`: code that delivers a change finishes by itself, because it no longer
+waits or starts anything new (`check`).
 
-The state is per process, like signals.
+The state is per process, just as signals are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """A signal has arrived. Only the command line catches this."""
+    """A signal has arrived. Only the command line catches this exception."""
 
 
 class StoppedError(UnreachableError):
@@ -31,15 +31,16 @@ class StoppedError(UnreachableError):
 
 
 class _State:
-    """The process's signal, and how to react to it."""
+    """The signal that this process has received, and how to react to it."""
 
     def __init__(self) -> None:
         self.number = 0  # the number of the signal that arrived
-        self.shields = 0  # how many `shield` blocks the main thread is in
-        self.ends: set[Callable[[], None]] = set()  # functions that end children and requests
-        # These are plain locks, because a signal handler may interrupt the main thread anywhere,
-        # even in a wait. `threading.Event.set` could then wait for a lock that the same thread
-        # holds.
+        self.shields = 0  # how many `shield` blocks the main thread is currently inside
+        # callbacks that terminate child processes and cancel requests
+        self.ends: set[Callable[[], None]] = set()
+        # These are plain locks, because a signal handler may interrupt the
+        # main thread anywhere, even while it is waiting. `threading.Event.set`
+        # could then wait for a lock that the same thread holds.
         self.first = threading.Lock()  # acquired by the first signal; later signals have no effect
         self.gate = threading.Lock()  # released once a signal has arrived
         self.gate.acquire()
@@ -53,7 +54,7 @@ def install() -> None:
 
     Blocked signals are delivered when `hear` is called.
 
-    A signal that the parent process ignores stays ignored, as `nohup` expects.
+    A signal that the parent process has set to be ignored remains ignored, as `nohup` expects.
     """
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -61,8 +62,8 @@ def install() -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    """Call the functions that end children and requests, and raise `Stopped`, unless the main
-    thread is inside `shield` or is importing a module. Only the first signal has an effect.
+    """Terminate child processes, cancel requests, and raise `Stopped`, unless the main thread is
+    inside `shield` or is importing a module. Only the first signal has an effect.
     """
     is_first = _STATE.first.acquire(blocking=False)
     if not is_first:
@@ -72,8 +73,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     for end in tuple(_STATE.ends):
         end()
     # The import system calls back into Python (weakref callbacks of its locks), and exceptions in
-    # callbacks are printed and then ignored. During an import, `check` stops the program instead,
-    # before anything new is started.
+    # those callbacks are printed and then ignored. During an import, `check` stops the program
+    # instead, before anything new is started.
     is_importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
     is_shielded = _STATE.shields > 0
     if not is_shielded and not is_importing:
@@ -81,13 +82,16 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def code() -> int:
-    """Return the exit code for the signal, 128 + its number, or 0 if there was no signal."""
+    """Return the exit code for the signal, which is 128 plus its number, or 0 if no signal has
+    arrived.
+    """
     return 128 + _STATE.number if _STATE.number else 0
 
 
 def code_of_run(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> int:
-    """Return the run's exit code: that of a signal, if one has arrived, or else that of its
-    troubles (`exit_of`). `before` is the exit code of the run without these troubles.
+    """Return the run's exit code: the signal's exit code if a signal has arrived, or else the exit
+    code for these troubles (`exit_of`). `before` is the exit code of the run without these
+    troubles.
     """
     return code() or int(exit_of(troubles, before))
 
@@ -110,7 +114,9 @@ def sleep(seconds: float) -> None:
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """Do not raise `Stopped` inside the block. It is only ever raised in the main thread."""
+    """Prevent `Stopped` from being raised inside the block. It is only ever raised in the main
+    thread.
+    """
     count = 1 if threading.current_thread() is threading.main_thread() else 0
     _STATE.shields += count
     try:
@@ -123,8 +129,9 @@ def shield() -> Iterator[None]:
 def unheard() -> Iterator[None]:
     """Block signals in this thread until the end of the `with` block.
 
-    Threads and processes started inside the block inherit this. Threads keep signals blocked: a
-    signal that a thread received would not wake the main thread. Processes have to call `hear`.
+    Threads and processes started inside the block inherit this. Threads keep the signals blocked,
+    because a signal delivered to a thread would not wake the main thread. Processes must call
+    `hear`.
     """
     mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -134,7 +141,7 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Unblock signals in this thread. Signals that have arrived in the meantime are delivered now.
+    """Unblock signals in this thread. Signals that arrived in the meantime are delivered now.
 
     A process that was started inside `unheard` also calls this.
     """
@@ -142,13 +149,13 @@ def hear() -> None:
 
 
 def deaf() -> None:
-    """Block all signals, because the program is about to end."""
+    """Block all signals, because the program is about to exit."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 @contextmanager
 def ending(end: Callable[[], None]) -> Iterator[None]:
-    """Call `end` if a signal arrives inside the `with` block, or at its start if one has already
+    """Call `end` if a signal arrives inside the `with` block, or immediately if one has already
     arrived.
     """
     _STATE.ends.add(end)

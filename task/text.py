@@ -1,9 +1,9 @@
 """Makes untrusted text safe to print: terminals, logs, and CI systems do not interpret the text,
 and people can still read it.
 
-GitHub's runner interprets a line of output as a command if it begins with `::` after optional white
-space, or contains `##[` (the older form; Azure Pipelines does the same with `##vso[`). The runner
-uses .NET's default comparison, so it ignores some invisible characters.
+GitHub's runner interprets a line of output as a command if it begins with `::` after optional
+whitespace, or contains `##[` (the older form; Azure Pipelines does the same with `##vso[`). The
+runner compares text with .NET's default comparison, so it ignores some invisible characters.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 import re2
 
-FEW = 5  # the number of names that a message lists
+FEW = 5  # how many names a message lists at most
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# Possible credentials in text: everything up to the last @ before a slash, a space, or a quote, if
-# a host may follow.
+# Possible credentials in text: everything up to the last @ before a slash, a space, or a quote,
+# provided that a host may follow.
 _PLAIN = r"[^\s/'\"]*(?=@[\w\[.-])"
-# A password with an unescaped slash, quote, or space comes where a port could be. If it contains a
-# quote or a space, a host and a path must follow, and it must not begin with a space or a port:
-# `https://host: told by me@example.com` is a message. Both patterns are bounded, so that long lines
-# are not slow.
+# A password with an unescaped slash, quote, or space, which starts where a port could be. If it
+# contains a quote or a space, a host and a path must follow, and it must not begin with a space or
+# a port: `https://host: told by me@example.com` is just a message. Both patterns are bounded, so
+# that long lines are not slow.
 _NO_PORT = r"(?!\d*(?:[/?#\s'\"]|$))"
 _SLASHED = rf"{_NO_PORT}[^\s'\"]{{0,2000}}(?=@[\w\[.-])"
 _QUOTED = rf"{_NO_PORT}(?!\s)(?:(?!://)[^\r\n]){{0,2000}}(?=@[\w.-]+(?::\d+)?(?:[/'\"]|$))"
@@ -36,7 +36,7 @@ _LOGIN = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
-# In JSON, the `#` before a bracket becomes \u0023, which every JSON parser decodes.
+# In JSON, escape the `#` before a bracket as \u0023, which every JSON parser decodes.
 _JSON_HASH = re.compile(
     "#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)"
 )
@@ -48,35 +48,37 @@ _IN_GLOB = {
 
 
 def is_name(text: str) -> bool:
-    """Return whether a commit author may have this name. Git puts the address between < and >."""
+    """Return whether this can be the name of a commit author. Git puts the address between
+    < and >.
+    """
     has_brackets = "<" in text or ">" in text
     return text.isprintable() and not has_brackets
 
 
 def is_address(text: str) -> bool:
-    """Return whether the text is just an email address.
+    """Return whether the text is an email address and nothing else.
 
-    Git accepts any text, but Git hosts cannot match it to a person.
+    Git accepts any text as an address, but Git hosts cannot match such text to a person.
     """
     return text.isprintable() and _ADDRESS.fullmatch(text) is not None
 
 
 def printable(text: str) -> str:
-    """Make untrusted text safe for a single line: escape invisible characters,
-    and hide commands from a CI runner.
+    """Make untrusted text safe to print on a single line: escape invisible characters, and hide
+    commands from CI runners.
     """
     return harmless(visible(text))
 
 
 def shortened(text: str, longest: int = 200) -> str:
-    """Shorten long text to its beginning, for messages that quote it."""
+    """Shorten a long text to its beginning, so that a message can quote it."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def both_ends(text: str, longest: int) -> str:
-    """Shorten long text to its beginning and end.
+    """Shorten a long text to its beginning and end.
 
-    In a tool's error, the reason often comes last.
+    In a tool's error message, the reason often comes last.
     """
     if len(text) <= longest:
         return text
@@ -86,15 +88,15 @@ def both_ends(text: str, longest: int) -> str:
 
 
 def blanked(text: str) -> str:
-    """Replace each unprintable character, including line endings, with a space,
-    so that terminals do not interpret the text.
+    """Replace each unprintable character, including line endings, with a space, so that terminals
+    do not interpret the text.
     """
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return the words of a string on one line, separated by single spaces,
-    for a message that quotes a server.
+    """Return the words of a string on one line, separated by single spaces, for a message that
+    quotes a server.
     """
     return " ".join(blanked(text).split())
 
@@ -108,45 +110,46 @@ def without_logins(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 image`, `2 images`."""
+    """Return a number with its noun, in the singular or plural: `1 image`, `2 images`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> str:
-    """Return the first `most` strings and the number of others: "web, api and 3 more"."""
+    """Return the first `most` strings, and how many others there are: "web, api and 3 more"."""
     rest = len(texts) - most
     more = f" and {rest} more" if rest > 0 else ""
     return separator.join(texts[:most]) + more
 
 
 def fits_glob(glob: str, text: str) -> bool:
-    """Return whether a glob matches the whole string: `*` does not match `/`, but `**` does. No
+    """Return whether a glob matches the whole string. `*` does not match `/`, but `**` does. No
     glob makes this slow.
     """
     try:
         return _compiled_glob(glob).fullmatch(text) is not None
-    except UnicodeEncodeError:  # globs do not contain such characters
+    except UnicodeEncodeError:  # globs do not contain such characters (lone surrogates)
         return False
 
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> Any:
-    """Return the compiled RE2 pattern for a glob. RE2 needs linear time for any pattern."""
+    """Return the compiled RE2 pattern for a glob. RE2 takes linear time, whatever the pattern."""
     parts = re.split(r"(/\*\*/|\*\*|\*)", glob)  # wildcards, and the text between them
     pattern = "".join(_IN_GLOB.get(part) or re2.escape(part) for part in parts)
     return re2.compile(f"(?s){pattern}")
 
 
 def printable_lines(text: str) -> str:
-    """Make untrusted multi-line text, such as a diff, `printable` line by line."""
+    """Make a multi-line untrusted text, such as a diff, `printable` line by line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def visible(text: str) -> str:
-    """Make invisible characters visible: `^[` for an escape, `<U+202E>` for a text-reversing one.
+    """Make invisible characters visible: an escape becomes `^[`, and a character that reverses text
+    becomes `<U+202E>`.
 
-    Credentials in URLs are removed, because messages quote annotations, and a `git-repository` may
-    contain a password.
+    Credentials in URLs are removed, because messages quote annotations, and a `git-repository`
+    annotation may contain a password.
     """
     text = without_logins(text)
     if text.isprintable():
@@ -157,7 +160,7 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Add a backslash to every line that a CI runner would interpret: before a leading `::`,
+    """Insert a backslash into every line that a CI runner would interpret: before a leading `::`,
     and inside `##[`.
     """
     has_marks = "::" in text or "##" in text
@@ -167,8 +170,8 @@ def harmless(text: str) -> str:
 
 
 def exact_json(text: str) -> str:
-    """Return JSON text with the same meaning, in which everything that a terminal or CI runner
-    would interpret is escaped: `##[` and invisible characters.
+    """Return JSON text with the same meaning in which everything that a terminal or CI runner would
+    interpret is escaped: `##[` and invisible characters.
     """
     if "#" in text:
         text = _JSON_HASH.sub("\\\\u0023", text)
@@ -181,10 +184,10 @@ def exact_json(text: str) -> str:
 
 
 def _harmless_line(line: str) -> str:
-    """Return the line with a backslash in a leading `::` or in `##[`, so that a CI runner does not
+    """Return the line with a backslash in a leading `::` or in `##[`, so that CI runners do not
     interpret it as a command.
 
-    A runner ignores some characters in between. These become visible.
+    Runners ignore some invisible characters inside these markers. Such characters become visible.
     """
     if not line.isascii():
         compared = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it
@@ -199,31 +202,32 @@ def _harmless_line(line: str) -> str:
 
 
 def _escaped_char(char: str) -> str:
-    """Return a visible form of an invisible character."""
+    """Return a visible replacement for an invisible character."""
     number = ord(char)
     is_control_character = number < 32 or number == 127
     if is_control_character:
-        return f"^{chr(number ^ 64)}"  # as in `cat -v`: ^[ is the escape
+        return f"^{chr(number ^ 64)}"  # as in `cat -v`: the escape character becomes ^[
     return f"<U+{number:04X}>"
 
 
 def _json_escape(char: str) -> str:
-    """Return a character, or its JSON escapes (one for each UTF-16 unit) if it is invisible."""
+    """Return a character, or its JSON escapes (one per UTF-16 code unit) if it is invisible."""
     if char.isprintable():
         return char
-    data = char.encode("utf-16-be", "surrogatepass")  # two bytes for each unit
+    data = char.encode("utf-16-be", "surrogatepass")  # two bytes per code unit
     return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
 
 
 def go_float(number: float) -> str:
-    """Return the shortest string that parses back to this number, like Go's %v.
+    """Return the shortest string that parses back to the same number, like Go's %v.
 
     Negative numbers are not supported.
 
-    Numbers from a million up have an exponent (`1e+06`). Python's `repr` uses one only from 1e16.
+    Numbers from a million upward have an exponent (`1e+06`). Python's `repr` only uses one from
+    1e16 upward.
     """
-    # `digits` are the significant digits, and `point` is the decimal point's position in them:
-    # 0.00125 has the digits 125, and the point at -2: 0.00125 = 0.125 * 10 ** -2.
+    # `digits` are the significant digits, and `point` is the position of the decimal point relative
+    # to them: 0.00125 has the digits 125 and the point -2, because 0.00125 = 0.125 * 10 ** -2.
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     all_digits = whole + fraction
@@ -249,11 +253,11 @@ def go_float(number: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
-    """Return the word in `known` that is most similar to `word`, or "" if all of them differ from
-    it by more than `most` characters.
+    """Return the word in `known` that is most similar to `word`, or "" if every known word differs
+    from it by more than `most` characters.
 
-    Case, and `_` or `.` instead of `-`, do not count as differences. A word with the same parts in
-    a different order (`tags-allow` for `allow-tags`) is returned at once.
+    Case does not count as a difference, and neither does `_` or `.` instead of `-`. A word with the
+    same parts in a different order (`tags-allow` for `allow-tags`) is returned immediately.
     """
     spelling = normal_spelling(word)
     parts = _sorted_parts(word)
@@ -271,14 +275,14 @@ def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
 
 @lru_cache(maxsize=4096)
 def normal_spelling(word: str) -> str:
-    """Return a word in lowercase, with `-` for `_` and `.`."""
+    """Return a word in lowercase, with `_` and `.` replaced by `-`."""
     return word.lower().replace("_", "-").replace(".", "-")
 
 
 @lru_cache(maxsize=4096)
 def _sorted_parts(key: str) -> Sequence[str]:
-    """Return the parts of a key in alphabetical order, because people swap them. `allow-tags` has
-    the parts `allow` and `tags`.
+    """Return the parts of a key in alphabetical order, because people mix up their order.
+    `allow-tags` has the parts `allow` and `tags`.
     """
     return sorted(re.split(r"[-._]+", key.lower()))
 
@@ -288,19 +292,19 @@ def differ(word: str, other: str, limit: int) -> int:
     swapped), but at most `limit`.
 
     This is the Damerau-Levenshtein distance. The calculation stops as soon as the result is at
-    least `limit`, because a manifest may have many long keys.
+    least `limit`, because a manifest may contain many long keys.
     """
     if abs(len(word) - len(other)) >= limit:
         return limit
-    # the common beginning does not count
+    # the common prefix does not count
     start = len(commonprefix((word, other)))  # noqa: RUF071 - words, not paths
     word = word[start:]
     other = other[start:]
-    if not word or not other:  # one word begins with the other
+    if not word or not other:  # one word is a prefix of the other
         return min(limit, len(word) + len(other))
 
-    # Each row has the distances between the first i letters of `word` and the first j letters of
-    # `other`, for every j.
+    # Each row contains the distances between the first i letters of `word` and the first j letters
+    # of `other`, for every j.
     row_before_last: list[int] = []
     last_row = list(range(len(other) + 1))
     for i, letter in enumerate(word, 1):
@@ -313,10 +317,10 @@ def differ(word: str, other: str, limit: int) -> int:
                 replaced += 1
             distance = min(dropped, inserted, replaced)
             if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == other_letter:
-                swapped = row_before_last[j - 2] + 1  # `ab` for `ba`
+                swapped = row_before_last[j - 2] + 1  # swapped letters, such as `ab` for `ba`
                 distance = min(distance, swapped)
             row.append(distance)
-        # no later row can have a distance smaller than the smallest in two consecutive rows
+        # no later row can contain a distance smaller than the smallest in two consecutive rows
         is_limit_reached = min(row) >= limit and min(last_row) >= limit
         if is_limit_reached:
             return limit

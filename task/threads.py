@@ -1,8 +1,8 @@
-"""Starts threads, and creates values once for all of them.
+"""Starts threads, and creates values that all threads share.
 
 Threads never keep the process alive, and leave signals to the main thread. A signal must end the
-process within two seconds, even if a server does not respond. An executor joins its threads at
-exit, so these are daemon threads.
+process within two seconds, even if a server does not respond. An executor would join its threads at
+exit, so daemon threads are used instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from task import shutdown
 
-# seconds for threads after a signal: git gets SIGKILL after 0.8 s, and then its files are removed
+# seconds that threads have after a signal: git receives
+# SIGKILL after 0.8 s, and then its files are removed
 _TIDYING = 1.2
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,26 +28,28 @@ def start(work: Callable[[], object]) -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """Call `work` with each item, in at most `at_once` threads, and return the results in the order
+    """Call `work` for each item, in at most `at_once` threads, and return the results in the order
     of the items.
 
-    If calls fail, the others are still made, and then the error for the first such item is raised.
-    If a signal interrupts the wait (`Stopped`), no more calls are started, and the running ones
-    have a moment to clean up.
+    If a call fails, the other calls are still made. Then the error for the first such item is
+    raised. If a signal interrupts the wait (`Stopped`), no more calls are started, and the running
+    ones have a moment to clean up.
     """
     if len(items) < 2:  # no threads needed
         return list(map(work, items))
-    # by the index of the item
+    # results by the index of the item
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
-    numbered_items = list(enumerate(items))  # the items that no thread has taken yet
-    numbered_items.reverse()  # items are taken from the end, so the first one is taken first
+    # the items that no thread has taken yet, with their indices
+    numbered_items = list(enumerate(items))
+    numbered_items.reverse()  # reversed, because threads take items from the end
     lock = Lock()
 
     def worker() -> None:
-        """Take items until there are none left."""
+        """Process items until there are none left."""
         while True:
-            with lock:  # so that no other thread takes the last item between these lines
+            # the lock prevents another thread from taking the last item between these two lines
+            with lock:
                 if not numbered_items:
                     return
                 number, item = numbered_items.pop()
@@ -78,11 +81,11 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
     """Return a function that calls `make` only once, in the first thread that needs the value, and
-    keeps the value.
+    then keeps the value.
 
-    `functools.cache` alone would allow two threads to create the value at the same time: two
-    clients that each log in. Each value has its own lock, because creating a value may have to wait
-    for a server.
+    `functools.cache` alone would allow two threads to create the value at the same time: for
+    example, two clients that each log in. Each value has its own lock, because creating a value may
+    involve waiting for a server.
     """
     lock = RLock()
     kept_value: list[T] = []  # empty until the value has been created

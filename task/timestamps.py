@@ -1,4 +1,4 @@
-"""Formats times consistently: RFC 3339, in UTC, to the millisecond."""
+"""Formats all times the same way: RFC 3339, in UTC, to the millisecond."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def utc(text: str) -> str:
 
     A date without a time means midnight, and a time without an offset is in UTC.
     `datetime.fromisoformat` alone would also accept weeks (`2026-W01-1`) and `20261121`, which are
-    typos here, and it would reject a leap second.
+    typos in this context, and it would reject a leap second.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -30,7 +30,7 @@ def utc(text: str) -> str:
     date, hour_and_minute, second, fraction, offset = match.groups(default="")
     hour_and_minute = hour_and_minute or "00:00"
     second = second or "00"
-    if second == "60":  # a leap second, which `datetime` does not have
+    if second == "60":  # a leap second, which `datetime` does not support
         second = "59"
     milliseconds = fraction.ljust(3, "0")[:3]
     is_utc = offset.upper() in {"", "Z"}
@@ -43,7 +43,7 @@ def utc(text: str) -> str:
 
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
-    """Return a Unix timestamp in `utc` format.
+    """Convert a Unix timestamp to the format of `utc`.
 
     Raises `Malformed` for times after the year 9999.
     """
@@ -60,7 +60,7 @@ def readable(text: str) -> str:
 
 
 def span(seconds: int) -> str:
-    """Return a duration in its largest whole unit: `3 days`."""
+    """Return a duration as text, in its largest whole unit: `3 days`."""
     for noun, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds % size == 0:
             return counted(seconds // size, noun)
@@ -68,7 +68,7 @@ def span(seconds: int) -> str:
 
 
 def epoch_seconds(text: str) -> float:
-    """Return the seconds since 1970 for an RFC 3339 time. A time without an offset is in UTC."""
+    """Convert an RFC 3339 time to seconds since 1970. A time without an offset is in UTC."""
     when = datetime.fromisoformat(text)
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
@@ -76,6 +76,6 @@ def epoch_seconds(text: str) -> float:
 
 
 def _formatted_utc(when: datetime) -> str:
-    """Return a time in `utc` format."""
+    """Return a time in the format of `utc`."""
     text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

@@ -1,9 +1,10 @@
-r"""Parses URLs, for all other files. Pure.
+r"""Parses URLs for the rest of the program. Pure.
 
-URLs come from Applications and from servers, so they are untrusted, and programs disagree about
-unusual URLs: in `https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees
-good. `split` parses a URL like urllib3, and determines where credentials are sent. They are removed
-from a URL before git gets it (`without_login`), so that all programs agree.
+URLs come from Applications and from servers, so they are untrusted. Moreover, programs disagree
+about unusual URLs: in `https://evil.example\@good/`, urllib3 sees the host evil.example, and curl
+sees good. `split` parses a URL like urllib3 does, and determines where credentials are sent. A
+URL's own credentials are removed before git receives it (`without_login`), so that all programs
+agree.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ _PORTS = {
     "ssh": "22",
 }
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
-# Up to the last @ before the path: a password may contain an @, a #, or a ?. If a password contains
-# an unescaped slash, programs treat what comes before the slash as the host and port, but then the
-# port is not a number.
+# The login: everything up to the last @ before the path, because a password may contain an @, a #,
+# or a ?. If a password contains an unescaped slash, programs treat what precedes the slash as the
+# host and port, but then the port is not a number.
 _LOGIN = re.compile(r"(?<=://)([^/]*|[^/@:\[]*:(?!\d*(?:[/?#]|$)).*)@", re.DOTALL)
-_BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")  # git's `[user@host:port]:path`
+# git's form `[user@host:port]:path`
+_BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")
 _IPV6 = re.compile(r"((?:[^/@\[\]]*@)?\[[0-9A-Fa-f:.]+\]):")
 _ARGO_CD_SSH = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")
 _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]", re.ASCII)
@@ -31,14 +33,14 @@ _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]", re.ASCI
 
 @dataclass(frozen=True)
 class Url:
-    """The parts of a URL; missing parts are ""."""
+    """The parts of a URL. Missing parts are ""."""
 
     scheme: str  # lowercase
     login: str  # `user:password`, as written
-    host: str  # lowercase; an IPv6 address in its brackets
+    host: str  # lowercase; an IPv6 address is in brackets
     port: str  # as written
-    path: str  # with its leading slash
-    tail: str = ""  # query and fragment, with their `?` and `#`
+    path: str  # starts with a slash
+    tail: str = ""  # the query and fragment, including `?` and `#`
 
     @property
     def authority(self) -> str:
@@ -47,12 +49,12 @@ class Url:
 
     @property
     def server(self) -> str:
-        """`host[:port]`, without the scheme's default port."""
+        """`host[:port]`, without the port if it is the scheme's default."""
         return self.host if self.port == _PORTS.get(self.scheme) else self.authority
 
 
 def split(url: str) -> Url:
-    """Return the parts of a URL, as urllib3 sees them.
+    """Return the parts of a URL, as parsed by urllib3.
 
     The host is "" for a URL that cannot be parsed, and for a value without `://`, which is only a
     path.
@@ -64,7 +66,8 @@ def split(url: str) -> Url:
         return Url(scheme.lower(), login="", host="", port="", path="")
     login, _, host_and_port = parts.netloc.rpartition("@")
     host, colon, port = host_and_port.rpartition(":")
-    has_port = bool(colon) and "]" not in port  # `]`: the colon is part of an IPv6 address
+    # after a `]`, the colon would belong to an IPv6 address
+    has_port = bool(colon) and "]" not in port
     if not has_port:
         host = host_and_port
         port = ""
@@ -81,28 +84,30 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """Return `scheme://host[:port]` in lowercase, without credentials or the scheme's default
-    port.
+    """Return `scheme://host[:port]` in lowercase, without credentials or the scheme's
+    default port.
     """
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 
 
 def without_query(url: str) -> str:
-    """Return the URL without credentials and query, for logs. A signed URL's query is a secret."""
+    """Return the URL without credentials and query, for logs. The query of a signed URL is a
+    secret.
+    """
     return f"{origin(url)}{split(url).path or '/'}"
 
 
 def without_login(url: str) -> str:
-    """Return the URL without user and password, for display.
+    """Return the URL without its user and password, for display.
 
-    The user in an ssh URL is part of its address and is kept.
+    The user in an SSH URL is part of its address and is kept.
     """
     login = _LOGIN.search(url)
     if login is None:
         return url
-    scheme = url[: login.start()]  # with `://`
-    # In `https://proxy/https://user@host`, the login is only part of the URL's path.
+    scheme = url[: login.start()]  # including `://`
+    # In `https://proxy/https://user@host`, the login is only part of the path.
     is_in_second_url = "://" in scheme.removesuffix("://")
     if is_in_second_url:
         return url
@@ -124,7 +129,7 @@ def login_of(url: str) -> tuple[str, str]:
 
 
 def as_ssh_url(url: str) -> str:
-    """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL, such as
+    """Convert git's `user@host:path` and `[user@host:port]:path` to an SSH URL, such as
     `ssh://user@host/path`. Other text is returned unchanged.
     """
     address, colon, path = url.partition(":")
@@ -142,29 +147,29 @@ def as_ssh_url(url: str) -> str:
     elif ipv6_address:
         address = ipv6_address[1]
         path = url[ipv6_address.end() :]
-    elif path.startswith(":"):  # `ext::…` runs a program, and does not have a host
+    elif path.startswith(":"):  # `ext::…` runs a program, so it has no host
         return url
     return f"ssh://{address}/{path.lstrip('/')}"
 
 
 @lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
-    """Return a key that is equal for all spellings of a repository's URL, such as
+    """Return a key that is the same for all spellings of a repository's URL. For example, it is
     `https://host/owner/repo` for `https://HOST:443/owner/repo.git`.
 
     Argo CD's NormalizeGitURL treats most spellings as equal. This function also ignores the
-    scheme's default port, `git+ssh:`, and, for ssh, extra slashes before the path and git's
-    `[user@host:port]:`. With two keys for one repository, a run would write to it in two threads,
-    and open two pull requests.
+    scheme's default port, `git+ssh:`, and, for SSH, extra slashes before the path and git's
+    `[user@host:port]:`. If one repository had two keys, a run would write to it in two threads, and
+    open two pull requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
-    if "@" in text:  # without a user, it is not an ssh URL for Argo CD
+    if "@" in text:  # without a user, Argo CD does not treat it as an SSH URL
         text = as_ssh_url(text)
     scheme, separator, after_scheme = text.partition("://")
     scheme = scheme.lower()
     scheme = _SCHEMES.get(scheme, scheme)
     is_folder = not separator or scheme == "file"
-    if is_folder:  # the name is case-sensitive
+    if is_folder:  # folder names are case-sensitive
         return f"file://{text.removeprefix('file://')}"
 
     parts = split(f"{scheme}://{after_scheme}")
@@ -176,13 +181,13 @@ def normal_url(url: str) -> str:
 
 
 def is_ssh_for_argo_cd(url: str) -> bool:
-    """Return whether Argo CD treats a URL as an ssh URL (its IsSSHURL)."""
+    """Return whether Argo CD treats a URL as an SSH URL (its IsSSHURL)."""
     return bool(_ARGO_CD_SSH.fullmatch(url)) or url.lower().startswith("ssh://")
 
 
 def argo_cd_url(url: str) -> str:
-    """Return the result of Argo CD's NormalizeGitURL, which it uses to find a repository's secret;
-    "" if it is not a URL.
+    """Return the result of Argo CD's NormalizeGitURL, which Argo CD uses to find a repository's
+    secret. The result is "" if the text is not a URL.
     """
     text = url.strip().lower()
     lacks_scheme = not text.startswith("ssh://")
@@ -199,7 +204,7 @@ def argo_cd_url(url: str) -> str:
     # Go's URL parser rejects `ssh://git@host:path`
     login_host_and_port = after_scheme.partition("/")[0]
     host_and_port = login_host_and_port.rpartition("@")[2]
-    after_ipv6_address = host_and_port.rpartition("]")[2]  # everything if there is no `]`
+    after_ipv6_address = host_and_port.rpartition("]")[2]  # the whole text if there is no `]`
     port = after_ipv6_address.partition(":")[2]
     if port and not port.isdigit():
         return ""
@@ -207,8 +212,8 @@ def argo_cd_url(url: str) -> str:
 
 
 def login_and_host(url: str) -> str:
-    """Return login, host, and port as a string, to compare an `argo_cd_url` prefix with whole
-    URLs.
+    """Return the login, host, and port in one string, so that an `argo_cd_url` prefix is only
+    compared with whole hosts.
     """
     _, separator, after_scheme = url.partition("://")
     address = after_scheme if separator else url
@@ -216,12 +221,12 @@ def login_and_host(url: str) -> str:
 
 
 def host_and_path(url: str) -> str:
-    """Return the host and the path of a URL, without login, port, and `.git`: `host/a/b` for
-    `https://user@host/a/b.git`, `ssh://git@host:22/a/b/`, and `git@host:a/b`.
+    """Return the host and path of a URL, without the login, the port, and `.git`. For example, this
+    is `host/a/b` for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/`, and `git@host:a/b`.
     """
     text = as_ssh_url(url)
     if "://" not in text:
-        text = f"//{text}"  # so that it begins with a host
+        text = f"//{text}"  # so that the text begins with a host
     parts = split(text)
     path = parts.path.rstrip("/").removesuffix(".git").lower()
     return f"{parts.host}{path}"
@@ -241,13 +246,15 @@ def local_folder(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether `host`, without a port, is this machine. `localhost.evil.example` is not."""
+    """Return whether `host`, given without a port, is this machine. `localhost.evil.example` is
+    not.
+    """
     return bool(_LOOPBACK.fullmatch(host))
 
 
 def web_page(url: str | None, longest: int = 2000) -> str:
-    """Return the URL of a page, as sent by a server, or "" if it is not an http URL, is longer than
-    `longest` bytes, or has characters that are unsafe in a link.
+    """Return the URL of a page, as sent by a server, or "" if the URL is not HTTP or HTTPS, is
+    longer than `longest` bytes, or contains characters that are unsafe in a link.
     """
     if not url or not url.startswith(("https://", "http://")):
         return ""

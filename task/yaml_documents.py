@@ -1,15 +1,15 @@
-"""Parses YAML text into events with the best available parser,
-and loads manifest files of any size as plain data.
+"""Parses YAML text into events with the best available parser, and loads manifest files of any size
+as plain data.
 
-Go's YAML, which Helm, Argo CD, and Kustomize use, is derived from libyaml 0.2, which PyYAML's
-wheels include. It is ten times faster than ruamel.yaml's Python parser, which is the fallback if
-libyaml rejects a text (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's own C extension is
-libyaml 0.1, which rejects `{url: https://example.com}`.
+Go's YAML parser, which Helm, Argo CD, and Kustomize use, is derived from libyaml 0.2. PyYAML's
+wheels include libyaml 0.2. It is ten times faster than ruamel.yaml's Python parser, which is the
+fallback if libyaml rejects a text (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's own C
+extension is libyaml 0.1, which rejects `{url: https://example.com}`.
 
 In manifests, scalars remain strings: the tag `1.10` is not a number. Aliases are shared and never
 copied, and the depth is limited, so an alias bomb is harmless. Merge keys (`<<`) are applied as in
-kubectl and Argo CD. Otherwise, a merged rule such as `allow-tags` would have no effect here. A
-broken document does not hide the others.
+kubectl and Argo CD. Otherwise, a rule that is merged in, such as `allow-tags`, would have no effect
+here. A broken document does not hide the others.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ import yaml
 from task.errors import Malformed
 from task.plain_data import parsed_json
 
-# Go's readers skip a byte order mark before the first word of each document, and two files may have
-# been concatenated.
+# Go's parsers skip a byte order mark before the first word of each document: a file may be the
+# result of concatenating two files.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-# In characters. Larger texts have no fallback, because the Python parser would take minutes.
+# In characters. For larger texts, there is no fallback,
+# because the Python parser would take minutes.
 _LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
-_MERGE = object()  # the key `<<`
-# Documents without any of these are irrelevant. They are not parsed, because parsing dominates the
-# run time.
+_MERGE = object()  # stands for the merge key `<<`
+# Documents that contain none of these words are irrelevant. They are not parsed, because parsing
+# takes up most of the run time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {
@@ -44,17 +45,18 @@ _PLAIN = {
     "False": False,
     "FALSE": False,
 }
-_FEW = 10_000  # keys that merge keys may add, even to the smallest text
+_FEW = 10_000  # keys that merge keys may add, even to a tiny text
 
 
 def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
-    """Parse YAML text, call `build` with the parser's events, and return its result.
+    """Parse YAML text, call `build` with the parser's events, and return the result of `build`.
 
     Raises `NotYaml` if no parser can read the text, and the errors of `build`. The text must not
-    begin with a byte order mark, because the parsers do not count it in positions.
+    begin with a byte order mark, because parsers do not include it in positions.
     """
     if "\ufeff" in text:
-        text = _BOM.sub(r"\1\n", text)  # same length, so that positions in the text do not change
+        # the replacement has the same length, so that positions in the text do not change
+        text = _BOM.sub(r"\1\n", text)
 
     fast_parser_error: Exception | None = None
     if yaml.__with_libyaml__:
@@ -67,8 +69,8 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
             if len(text) > _LARGE:
                 raise NotYaml(error) from error
 
-    # Imported here because few runs need it, and importing it would take a thirtieth of every other
-    # run's start time.
+    # Imported here because few runs need this module, and importing it would take up a thirtieth of
+    # every other run's start time.
     from ruamel.yaml import YAML  # noqa: PLC0415
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
 
@@ -77,7 +79,7 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
     except Malformed:
         raise
     except (YAMLError, RecursionError, ValueError) as error:
-        # report the first parser's message
+        # report the error of the first parser
         raise NotYaml(fast_parser_error or error) from error
 
 
@@ -85,7 +87,7 @@ class NotYaml(Malformed):
     """No parser can read the text. `line` counts from 1, or is 0 if unknown."""
 
     def __init__(self, error: Exception) -> None:
-        """`error` is a parser's error. Both parsers' errors have the same attributes."""
+        """`error` is raised by one of the two parsers, whose errors have the same attributes."""
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None)
         self.line = mark.line + 1 if mark is not None else 0
@@ -96,15 +98,16 @@ class NotYaml(Malformed):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How data is built from events, and what a document may cost."""
+    """How data is built from events, and how large a document may become."""
 
-    scalar: Callable[[Any], Any]  # converts a scalar's event to a value
-    # converts a value to the next key of a mapping, which is the second argument
+    scalar: Callable[[Any], Any]  # converts the event of a scalar to a value
+    # converts a value to a key; the second argument is the mapping that receives the key
     key: Callable[[Any, Mapping[Any, Any]], Any]
-    value: Callable[[Any], Any] = lambda value: value  # converts everything that is not a key
+    value: Callable[[Any], Any] = lambda value: value  # converts everything other than keys
     deepest: int = 200
-    merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is an ordinary key
-    # values after alias expansion: seven lines can expand to ten million. 0 means no limit
+    merged: int = 0  # how many keys `<<` may add to all mappings; if 0, `<<` is an ordinary key
+    # Maximum number of values after alias expansion, because
+    # seven lines can expand to ten million. 0 means no limit.
     most: int = 0
     tags: bool = True  # whether explicit tags are allowed
 
@@ -122,20 +125,21 @@ class _Builder:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._mergeable_keys = dialect.merged  # how many more keys `<<` may add
-        # The open containers: each with its pending key in a list (the key whose value comes next;
-        # [] if there is none), and its anchor.
+        self._mergeable_keys = dialect.merged  # how many more keys `<<` may still add
+        # The open containers, each with its anchor and with a list that contains the pending key
+        # (the key whose value comes next). The list is [] if there is no pending key.
         self._stack: list[tuple[Any, list[Any], str | None]] = []
-        self._sizes = [0]  # the sizes of the open containers, with aliases expanded
-        self._anchors: dict[str | None, tuple[Any, int]] = {}  # each anchor's value and its size
-        self._documents: list[Any] = []  # the complete documents
+        self._sizes = [0]  # the sizes of the open containers, counting expanded aliases
+        # the value of each anchor, and the value's size
+        self._anchors: dict[str | None, tuple[Any, int]] = {}
+        self._documents: list[Any] = []  # the documents that are complete
 
     def build(self, events: Iterator[Any]) -> list[Any]:
         """Return the documents in a stream of parser events. Raises `Malformed` for anything that
         the dialect does not allow, and for an unknown anchor.
         """
         for event in events:
-            # PyYAML and ruamel.yaml have different classes with the same names
+            # PyYAML's and ruamel.yaml's event classes are different, but have the same names
             kind = type(event).__name__
             tag = None if self._dialect.tags else getattr(event, "tag", None)
             if tag:
@@ -166,17 +170,18 @@ class _Builder:
         return self._documents
 
     def _open(self, container: Any, anchor: str | None) -> None:
-        """Start a mapping or a sequence (`container`). Values are added to it until it ends."""
+        """Open a mapping or a sequence (`container`). Values are added to it until it is closed."""
         if len(self._stack) >= self._dialect.deepest:
             raise Malformed(f"nested more than {self._dialect.deepest} levels deep")
         self._stack.append((container, [], anchor))
         self._sizes.append(1)
-        # an alias inside the container must not refer to an earlier value with the same anchor
+        # an alias inside the container must not refer to an
+        # earlier value with the container's anchor
         self._anchors.pop(anchor, None)
 
     def _merges(self, event: Any) -> bool:
-        """Return whether a scalar is a merge key: an unquoted `<<` where a mapping has its next
-        key.
+        """Return whether a scalar is a merge key: an unquoted `<<` in the position of a mapping's
+        next key.
         """
         if event.value != "<<" or not self._dialect.merged or not self._stack:
             return False
@@ -186,10 +191,11 @@ class _Builder:
         return bool(is_plain) and is_key
 
     def _merge(self, into: dict[Any, Any], value: Any) -> None:
-        """Add the keys of `value`, the value of a merge key, to the mapping `into`. If it is a list
-        of mappings, the first mapping with a key wins. Raises `Malformed`.
+        """Add the keys of `value`, the value of a merge key, to the mapping `into`. If `value` is a
+        list of mappings, the first mapping that contains a key wins. Raises `Malformed`.
 
-        In Go, the order of lines matters: a key before `<<` is replaced, and a key after it wins.
+        As in Go, the order of lines matters: a key before `<<` is replaced, and a key after `<<`
+        wins.
         """
         # The first mapping is added last, so that it wins.
         mappings = value[::-1] if isinstance(value, list) else [value]
@@ -204,10 +210,10 @@ class _Builder:
             into.update(mapping)
 
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
-        """Add a value to the open container: as an item, as the next key, or as the value of the
-        pending key. Without an open container, the value is a document.
+        """Add a value to the innermost open container: as an item, as the next key, or as the value
+        of the pending key. If no container is open, the value is a document.
 
-        `size` is the number of values in it, with aliases expanded.
+        `size` is the number of values that it contains, counting expanded aliases.
         """
         self._sizes[-1] += size
         most = self._dialect.most  # 0 means no limit
@@ -235,18 +241,18 @@ class _Builder:
 
 @dataclass(frozen=True)
 class ManifestDocument:
-    """A document: its data, or the reason it cannot be read."""
+    """A document: its data, or the reason why it cannot be read."""
 
     data: Any
-    line: int  # of its first line, from 1
+    line: int  # the number of its first line, counting from 1
     problem: str = ""
     text: str = ""  # the YAML; "" for JSON, whose data is already typed
-    number: int = 0  # this document's index in the text, from 0
+    number: int = 0  # the document's index in its part of the file, counting from 0
 
 
 def documents(text: str) -> Iterator[ManifestDocument]:
-    """Yield the documents of a YAML or JSON file that may concern us: those that contain a word in
-    `OURS`, such as `argoproj.io`.
+    """Yield the relevant documents of a YAML or JSON file: those that contain a word in `OURS`,
+    such as `argoproj.io`.
     """
     text = text.removeprefix("\ufeff")
     if not OURS.search(text):
@@ -257,15 +263,15 @@ def documents(text: str) -> Iterator[ManifestDocument]:
             yield ManifestDocument(parsed_json(text), 1)
             return
         except ValueError:
-            pass  # a YAML flow mapping, or broken JSON, which the YAML reader reports
+            pass  # a YAML flow mapping, or broken JSON, which the YAML parser reports
     for chunk, line in _chunks(text):
         if OURS.search(chunk):
             yield from _read_chunk(chunk, line)
 
 
 def broken(text: str) -> Iterator[ManifestDocument]:
-    """Yield the documents that are not valid YAML, of those that `documents` skips as irrelevant.
-    To find them, this parses all skipped documents.
+    """Yield the documents that are not valid YAML among those that `documents` skips as irrelevant.
+    To find them, all skipped documents are parsed.
     """
     for chunk, line in _chunks(text.removeprefix("\ufeff")):
         if OURS.search(chunk):
@@ -279,8 +285,8 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
     """Split a YAML text at the lines that start a document (`---`). Yield each part with the number
     of its first line, counting from 1.
 
-    A text with directives (`%YAML 1.2`) is not split, because they belong to the following
-    document.
+    A text with directives (`%YAML 1.2`) is not split, because a directive belongs to the document
+    that follows it.
     """
     starts = [match.start() for match in _START.finditer(text)]
     has_directives = re.search(r"^%", text, re.MULTILINE) is not None
@@ -295,10 +301,10 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
 
 
 def plain(text: str, *, exact: bool = False) -> Any:
-    """Return the first document in any YAML text, or None for an empty string. Raises `Malformed`.
+    """Return the first document of any YAML text, or None if the text is empty. Raises `Malformed`.
 
-    A merge key is an ordinary key. `exact` rejects constructs that readers interpret differently:
-    explicit tags and duplicate keys.
+    Merge keys are treated as ordinary keys. `exact` rejects constructs that parsers interpret
+    differently: explicit tags and duplicate keys.
     """
     dialect = Dialect(_scalar, _unique_key if exact else _key, tags=not exact)
     data = loaded(text, dialect)
@@ -306,13 +312,13 @@ def plain(text: str, *, exact: bool = False) -> Any:
 
 
 def loaded_plain(text: str) -> list[Any]:
-    """Return all documents of any YAML text, read like `plain`. Raises `Malformed`."""
+    """Return all documents of any YAML text, with the same rules as `plain`. Raises `Malformed`."""
     return loaded(text, Dialect(_scalar, _key, tags=True))
 
 
 def _read_chunk(chunk: str, line: int) -> Iterator[ManifestDocument]:
-    """Yield the documents in a part of a text. If it cannot be read, yield one document with the
-    reason in `problem`. `line` is the number of the part's first line in the text.
+    """Yield the documents in a part of a text. If the part cannot be read, yield one document with
+    the reason in `problem`. `line` is the number of the part's first line in the text.
     """
     content = chunk.lstrip("-\r\n\t ")
     before_content = chunk.removesuffix(content)
@@ -329,8 +335,8 @@ def _read_chunk(chunk: str, line: int) -> Iterator[ManifestDocument]:
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
-    """Return a key. A mapping or sequence cannot be a key in Python, so its type is used
-    instead.
+    """Return a value as a key. Mappings and sequences cannot be keys in Python, so their type is
+    used instead.
     """
     if value is None or isinstance(value, (str, bool)):
         return value
@@ -338,7 +344,7 @@ def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
 
 
 def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
-    """Return a key. Raises `Malformed` if the mapping already has it."""
+    """Return a value as a key. Raises `Malformed` if the mapping already contains it."""
     key = _key(value, container)
     if key in container:
         raise Malformed(f"the key {str(key)[:100]!r} appears twice", "keep one of them")
@@ -346,11 +352,11 @@ def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
 
 
 def _scalar(event: Any) -> Any:
-    """Return the value of a scalar: a bool or None for an unquoted `true`, `false`, or `null` (or
-    another spelling of them), and a string for everything else.
+    """Return the value of a scalar: a bool or None for an unquoted `true`, `false`, or `null` (in
+    any of their spellings), and a string for everything else.
     """
     value = event.value
-    is_string = event.style or event.tag  # quoted, block, or tagged
+    is_string = event.style or event.tag  # a quoted, block, or tagged scalar
     if is_string:
         return value
     return None if value in NULL else _PLAIN.get(value, value)

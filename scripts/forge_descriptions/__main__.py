@@ -1,4 +1,4 @@
-"""See `scripts.forge_descriptions`."""
+"""The command described in `scripts.forge_descriptions`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _CLOUD = "/repositories/{workspace}/{repo_slug}"
 
 
 class Source(NamedTuple):
-    """A package and the function that reads it."""
+    """A package with an API description, and the function that reads it."""
 
-    package: str  # registry name and version
-    folder: str  # below PACKAGES
+    package: str  # name in the registry, and version
+    folder: str  # path below PACKAGES
     about: str  # origin and license
     read: Callable[[Path], Operations]
 
 
 def main() -> None:
-    """Write the files for the given forges, or for all forges."""
+    """Write the files for the given forges, or for all forges if none are given."""
     packages = os.environ.get("PACKAGES")
     if not packages:
         sys.exit("set PACKAGES to the folder with the unpacked packages")
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dict[str, Any]:
-    """Return one operation in the file format."""
+    """Return one API operation in the format of the files."""
     parameters = [
         {"in": "query", "name": name, "schema": schema} for name, schema in sorted(query.items())
     ]
@@ -62,7 +62,9 @@ def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dic
 
 
 def _match(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
-    """Return the first match in the package. Raises `ValueError` if a newer version of the package does not match."""
+    """Return the first match in the package. Raises `ValueError` if nothing matches, for example in
+    a newer version of the package.
+    """
     found = re.search(pattern, text, flags)
     if found is None:
         raise ValueError(f"no match in the package: {pattern}")
@@ -70,7 +72,7 @@ def _match(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
 
 
 def gitea(folder: Path) -> Operations:
-    """Read a client that OpenAPI Generator generated from Gitea's API description."""
+    """Read a Python client that OpenAPI Generator created from Gitea's API description."""
     used = (
         "repo_get", "repo_get_branch", "repo_list_pull_requests", "repo_create_pull_request", "repo_get_pull_request",
         "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
@@ -110,14 +112,14 @@ _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _inner(annotation: ast.expr) -> str:
-    """Return the type in `Annotated[Optional[TYPE], Field(…)]`."""
+    """Return the inner type of `Annotated[Optional[TYPE], Field(…)]`."""
     text = ast.unparse(annotation)
     text = text.removeprefix("Annotated[").partition(", Field(")[0]
     return re.sub(r"^Optional\[(.*)\]$", r"\1", text)
 
 
 def _of_python(text: str, folder: Path) -> Schema:
-    """Return the schema for a type in such a client."""
+    """Return the schema for a Python type in a client created by OpenAPI Generator."""
     text = re.sub(r"^Optional\[(.*)\]$", r"\1", text)
     if match := re.fullmatch(r"List\[(.*)\]", text):
         return {"type": "array", "items": _of_python(match[1], folder)}
@@ -147,7 +149,7 @@ def _of_python(text: str, folder: Path) -> Schema:
 
 
 def gitlab(folder: Path) -> Operations:
-    """Read GitLab's own Go client: methods, paths, and option fields."""
+    """Read GitLab's own Go client: its methods, paths, and option fields."""
     used = {
         "ListProjectMergeRequests": "merge_requests", "GetMergeRequest": "merge_requests",
         "CreateMergeRequest": "merge_requests", "UpdateMergeRequest": "merge_requests",
@@ -174,7 +176,7 @@ def gitlab(folder: Path) -> Operations:
 
 
 def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
-    """Return the fields of a struct by their tag names."""
+    """Return a Go struct's fields, keyed by their tag names."""
     match = _match(rf"^type {struct} struct \{{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
     fields: dict[str, Schema] = (
         {"page": {"type": "integer"}, "per_page": {"type": "integer"}} if tag == "url" else {}
@@ -190,7 +192,9 @@ def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
 
 
 def bitbucket(folder: Path) -> Operations:
-    """Read declarations that openapi-typescript generated from Bitbucket Cloud's API description."""
+    """Read the declarations that openapi-typescript generated from Bitbucket Cloud's API
+    description.
+    """
     used = (
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
         f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/decline",
@@ -205,7 +209,7 @@ def bitbucket(folder: Path) -> Operations:
     for (
         name,
         one,
-        # "filtering and sorting" and "pagination" are only described once, for all lists
+        # "filtering and sorting" and "pagination" are only described once for all lists
     ) in found.items():
         if name.startswith("GET") and not name.endswith("}"):
             more = {key: {"type": "string"} for key in ("q", "sort", "fields")} | {
@@ -215,7 +219,9 @@ def bitbucket(folder: Path) -> Operations:
 
 
 def data_center(folder: Path) -> Operations:
-    """Read declarations that openapi-typescript generated from Bitbucket Data Center's API description."""
+    """Read the declarations that openapi-typescript generated from Bitbucket Data Center's API
+    description.
+    """
     used = (
         f"GET {_CENTER}/pull-requests", f"POST {_CENTER}/pull-requests",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}",
@@ -255,7 +261,8 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
         request = closed(body, named) if body else None
         if (
             request and "/comments" in wanted
-        ):  # otherwise, each comment would contain the request with its commits and repositories
+            # otherwise, each comment would contain its pull request with all commits and repositories
+        ):
             kept = {
                 name: one
                 for name, one in request["properties"].items()
@@ -267,7 +274,7 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
 
 
 def azure(folder: Path) -> Operations:
-    """Read Microsoft's own client for extensions: routes, queries, and declared body types."""
+    """Read Microsoft's own client for extensions: its routes, queries, and declared body types."""
     files = ("Git/Git.d.ts", "Core/Core.d.ts", "WebApi/WebApi.d.ts")
     declared = [Declarations((folder / name).read_text()) for name in files]
     used = {
@@ -288,7 +295,7 @@ def azure(folder: Path) -> Operations:
         route = _match(r'routeTemplate: "([^"]+)"', match[0])
         values = _match(r"routeValues: \{(.*?)\}", match[0], re.DOTALL)
         given = re.findall(r"(\w+):", values[1])
-        # Parts without a value are omitted from the route.
+        # Parts of the route that have no value are omitted.
         parts = [
             part
             for part in route[1].split("/")
@@ -306,7 +313,8 @@ def azure(folder: Path) -> Operations:
         found[f"{verb} /{'/'.join(parts)}"] = operation(
             parameters, closed({"$ref": body}, named) if body else None
         )
-    # Microsoft's Python client has more operations, but without routes. The routes are from learn.microsoft.com.
+    # Microsoft's Python client contains more operations, but
+    # no routes. The routes come from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
         (
@@ -332,8 +340,8 @@ def azure(folder: Path) -> Operations:
 
 
 def github(folder: Path) -> Operations:
-    """Read GitHub's OpenAPI description, including responses, so that the fake's responses can be
-    compared with them.
+    """Read GitHub's OpenAPI description, including responses, so that the responses of the fake
+    forge can be compared with them.
     """
     used = (
         "GET /repos/{owner}/{repo}/git/ref/{ref}",
@@ -369,7 +377,7 @@ def github(folder: Path) -> Operations:
 
 
 def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
-    """Return the schemas that these operations use, and example responses from GitHub."""
+    """Return the schemas that these operations use, and GitHub's example responses."""
     components = json.loads((folder / "generated/api.github.com.json").read_text())["components"]
     schemas: dict[str, Schema] = {}
     left = {*re.findall(r"#/schemas/([\w-]+)", json.dumps(operations))}
@@ -395,7 +403,9 @@ _OF_A_QUEUE = {
 
 
 def _graphql(source: Path, target: Path) -> None:
-    """Write GitHub's GraphQL schema with the response fields that we read and all fields of our requests."""
+    """Write GitHub's GraphQL schema, limited to the response fields that we read, but with all
+    fields of our requests.
+    """
     asked = {
         "Mutation": ["createCommitOnBranch", "updateRefs", "enablePullRequestAutoMerge", "enqueuePullRequest"],
         "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"],
@@ -452,14 +462,16 @@ def _graphql(source: Path, target: Path) -> None:
 
 
 def _referred(whole: Any, one: Any) -> Any:
-    """Return the target of a reference in the description."""
+    """Return the schema that a reference in the description points to."""
     for name in one["$ref"].split("/")[1:] if "$ref" in one else []:
         whole = whole[name]
     return whole if "$ref" in one else one
 
 
 def _reduced(schema: Any) -> Any:
-    """Return the parts that a validator applies. OpenAPI's `nullable` is converted to JSON Schema."""
+    """Return only those parts of a schema that a validator applies. OpenAPI's `nullable` is
+    converted to JSON Schema.
+    """
     if isinstance(schema, list):
         return [_reduced(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,6 @@
-"""Convert TypeScript type declarations to JSON Schema, as far as generated API declarations require."""
+"""Convert TypeScript type declarations to JSON Schema, to the extent that generated API
+declarations require it.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,28 @@ _PLAIN = {
     "string": {"type": "string"}, "number": {"type": "number"}, "boolean": {"type": "boolean"},
     "Date": {"type": "string"}, "null": {"type": "null"},
 }  # fmt: skip
-_DEPTH = 5  # levels of a body; we do not send anything deeper
+_DEPTH = 5  # levels of nesting in a body; we never send anything deeper
 
 
 class Declarations:
-    """A file with interfaces that are parsed on demand."""
+    """A file of interface declarations, which are parsed on demand."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def interface(self, name: str) -> Schema:
-        """Return the type in `interface NAME`, or an empty schema if it is an enumeration or missing."""
+        """Return the type in `interface NAME`, or an empty schema if it is missing or is an
+        enumeration.
+        """
         match = re.search(
             rf"^export interface {re.escape(name)}\b[^{{]*(?=\{{)", self._text, re.MULTILINE
         )
         return _Reader(self._text, match.end()).type() if match else {}
 
     def member(self, section: str, name: str) -> Schema:
-        """Return one member of an interface, `    readonly NAME: TYPE;`, without parsing the others."""
+        """Return a single member of an interface, `    readonly NAME: TYPE;`, without parsing the
+        others.
+        """
         start = re.search(rf"^export interface {section} \{{", self._text, re.MULTILINE)
         at = start.end() if start else 0
         match = re.compile(rf'^ {{4,8}}readonly "?{re.escape(name)}"?: ', re.MULTILINE).search(
@@ -63,7 +69,7 @@ class _Reader:
         self._next()
 
     def type(self) -> Schema:
-        """Parse a type. A union contains all its members."""
+        """Parse a type. A union becomes `anyOf`, or `enum` if all its members are constants."""
         if self._word == "|":
             self._next()
         sides = [self._intersection()]
@@ -149,7 +155,7 @@ class _Reader:
 
 
 def closed(schema: Schema, named: Any, depth: int = _DEPTH, seen: tuple[str, ...] = ()) -> Schema:
-    """Return the schema with its references expanded. `named` looks up a schema by name."""
+    """Return the schema with all references expanded. `named` looks up a schema by name."""
     if ref := schema.get("$ref"):
         return {} if ref in seen or not depth else closed(named(ref), named, depth, (*seen, ref))
     if not depth:

@@ -1,1 +1,1 @@
-"""The other commands: `scan`, `promote`, `status`, `check`, and `lint --from-image-updater`."""
+"""The remaining commands: `scan`, `promote`, `status`, `check`, and `lint --from-image-updater`."""

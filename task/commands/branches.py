@@ -1,4 +1,4 @@
-"""Reading each branch that Applications write to, several repositories at a time."""
+"""Reads each branch that Applications write to, several repositories at a time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def read_branches(
     read: Callable[[Batch], Result],
     failed: Callable[[Sequence[Ask], TaskError, str], Result],
 ) -> list[Result]:
-    """Return the result of `read` for each branch, or of `failed` if reading raised an error.
+    """For each branch, return the result of `read`, or the result of `failed` if reading raised an
+    error.
 
-    `failed` is also passed the base branch, or "" if the whole repository cannot be read.
+    The last argument of `failed` is the base branch, or "" if the whole repository cannot be read.
     """
 
     def read_repository(asks: Sequence[Ask]) -> list[Result]:
-        """Return the results for the branches of one repository. All of the asks are for this
+        """Return the results for the branches of one repository. All `asks` belong to this
         repository.
         """
         sub = asks[0].subscription
@@ -41,9 +42,9 @@ def read_branches(
             for base, branch_asks in by_branch(repository, asks).items():
                 try:
                     results.append(read(Batch(repository, base, tuple(branch_asks))))
-                except TaskError as error:  # one missing branch must not hide the other branches
+                except TaskError as error:  # a missing branch must not hide the other branches
                     results.append(failed(branch_asks, error, base))
-        except TaskError as error:  # `by_branch` cannot find the default branch
+        except TaskError as error:  # `by_branch` could not determine the default branch
             results.append(failed(asks, error, ""))
         finally:
             repository.close()

@@ -1,4 +1,4 @@
-"""`check`: judging every change of a tracked version between two commits, as `run` would.
+"""`check`: judges every change to a tracked version between two commits, as `run` would.
 
 `check` does not write to the repository or its memory. Steps: the files that the change touches →
 the Applications on both sides → the entries whose version or name differs → the base's config and
@@ -64,7 +64,7 @@ from task.repository_config.config import RepositoryConfig
 from task.repository_config.reading import config_in
 from task.text import counted
 
-# Applications, states, configs, and targets do not have these suffixes.
+# Files with these suffixes are never Applications, states, configs, or targets.
 _UNRELATED_SUFFIXES = frozenset(
     (
         ".adoc", ".bat", ".c", ".cc", ".cpp", ".cs", ".css", ".csv", ".gif", ".go", ".h", ".html",
@@ -76,19 +76,19 @@ _UNRELATED_SUFFIXES = frozenset(
 
 
 def may_matter(path: str) -> bool:
-    """Return whether a path can be a target, an Application's manifest, a state, or a config.
+    """Return whether a file could be a target, an Application's manifest, a state, or a config.
 
-    Symbolic links and submodules also count, because they have no suffix.
+    Symbolic links and submodules count too, because their names have no suffix.
     """
     return posixpath.splitext(path)[1].lower() not in _UNRELATED_SUFFIXES
 
 
 @dataclass(frozen=True)
 class TrackedEntries:
-    """The entries that are written in this repository and branch."""
+    """The entries that are written to this repository and branch."""
 
-    pairs: Sequence[Pair]  # each entry's two sides
-    subscriptions: Sequence[Subscription]  # subscriptions on both sides
+    pairs: Sequence[Pair]  # each entry before and after the change
+    subscriptions: Sequence[Subscription]  # the subscriptions of both sides
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     """Judge how a change (a pull request) affects the versions that image-list entries track, and
     return the report.
 
-    `compared` are the two sides of the change: its base and its head.
+    `compared` contains the two sides of the change: its base and its head.
     """
     began = world.now()
     change = world.change(compared)
@@ -139,9 +139,9 @@ def check(job: Job, world: World, compared: Compared) -> Report:
 
 
 def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
-    """Return how long it took to read the Applications (from `began` to `read_at`) and to decide.
+    """Return how long it took to read the Applications (from `began` to `read_at`), and to decide.
 
-    Nothing follows a check, so the last phase takes no time.
+    A check does nothing after deciding, so the last phase takes no time.
     """
     return Timings(
         started=job.terms.now, find=read_at - began, land=world.now() - read_at, follow=0.0
@@ -155,22 +155,22 @@ def _log_no_change(change: ChangeToJudge, world: World) -> None:
 
 @dataclass(frozen=True)
 class SideSeen:
-    """The Applications on one side of the change."""
+    """The Applications on one side of a change."""
 
     seen: Seen
     problems: tuple[Problem, ...]
 
 
 def _applications_on_side(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
-    """Return the Applications on one side of the change: in the base, or in the merge of the change
-    into it ("merged").
+    """Return the Applications on one side of the change: either in the base, or after merging the
+    change into the base ("merged").
     """
     try:
         manifests = list(change.applications(side))
     except SourceError:
         if side == "merged":
             raise
-        manifests = []  # the base may lack a folder that the change adds
+        manifests = []  # a folder that the change adds may be missing in the base
     discovery = discovered(manifests, job.scope, world.locate)
     subscribed = subscriptions_of(discovery, job.scope, ())
     seen = Seen(
@@ -187,7 +187,7 @@ def _name_problems(seen: Seen, job: Job) -> tuple[Problem, ...]:
 
     Raises `UsageError` if a name that a person typed matches Applications in several namespaces.
     """
-    narrow = job.scope.narrow  # the options that select Applications
+    narrow = job.scope.narrow  # the options that filter Applications
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)  # raises the `UsageError`
     return unknown_names(
@@ -204,8 +204,8 @@ def _tracked_entries(
     before: SideSeen,
     after: SideSeen,
 ) -> TrackedEntries:
-    """Return the image-list entries on both sides that are written in the change's repository and
-    branch, as pairs of an entry before and after the change.
+    """Return the image-list entries of both sides that are written to the change's repository and
+    branch. Each entry is a pair: before and after the change.
     """
     in_base = _entries_written_here(before.seen, change)
     in_change = _entries_written_here(after.seen, change)
@@ -217,7 +217,7 @@ def _warn_if_no_entries(
     seen: Seen,
     change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
-    """Return a warning if there are no entries to judge, because then the check always passes.
+    """Return a warning if there are no entries to judge, because the check would then always pass.
 
     `seen` contains the Applications after the change.
     """
@@ -238,14 +238,14 @@ def _all_subscriptions(seen: Seen) -> list[Subscription]:
 
 def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscription]:
     """Return the subscriptions (image-list entries with their write-back targets) that are written
-    in the change's repository and branch.
+    to the change's repository and branch.
 
-    Only the two commits are compared, so running images are removed from the Applications.
+    Only the two commits are compared, so the running images are removed from the Applications.
     """
     entries = []
     for sub in _all_subscriptions(seen):
-        # an Application refers to its branch as "main", "refs/heads/main", or "HEAD", or does not
-        # name it
+        # an Application's branch may be given as "main",
+        # "refs/heads/main", or "HEAD", or not at all
         base = (sub.base or change.default).removeprefix("refs/heads/")
         if base == "HEAD":
             base = change.default
@@ -261,8 +261,8 @@ def _affected_entries(
     entries: TrackedEntries,
     job: Job,
 ) -> Affected:
-    """Read the files on both sides, and return the entries whose version or name the change alters
-    (`touched`), and those that cannot be judged.
+    """Read the files on both sides. Return the entries whose version or name the change alters
+    (`touched`), and the entries that cannot be judged.
     """
     subs = entries.subscriptions
     places: list[Place] = [*CONFIG]
@@ -295,24 +295,24 @@ def _read_side(
     subs: Sequence[Subscription],
     job: Job,
 ) -> Snapshot:
-    """Return the files on one side of the change: those at `places`, and all others that the
+    """Return the files on one side of the change: those at `places`, plus all others that the
     subscriptions need.
 
-    `urls` are the URLs that the Applications use for the repository.
+    `urls` are the URLs under which the Applications refer to the repository.
     """
     snapshot = change.snapshot(side, places, urls)
     return with_missing(snapshot, subs, job.terms, change)
 
 
 def _state_problems(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem, ...]:
-    """Return the problems with changes to state files."""
+    """Return the problems caused by changes to state files."""
     applications = {state_path(sub): sub.application.key for sub in subs}
     return state_changes(sides.base.files, sides.merged.files, sides.paths, applications)
 
 
 def _config_problems(sides: Sides) -> tuple[Problem, ...]:
-    """Return a warning if the change alters the repository's config, or an error if the config can
-    no longer be read.
+    """Return a warning if the change alters the repository's config, or an error if the config has
+    become unreadable.
     """
     if not _changes_config(sides):
         return ()
@@ -321,7 +321,8 @@ def _config_problems(sides: Sides) -> tuple[Problem, ...]:
         config_in(sides.merged.files)
     except TaskError as error:
         return (Problem(error.trouble, place=place),)
-    if CONFIG_PATH not in sides.paths:  # it only deletes a file that may be mistaken for it
+    # the change only deletes a file that could be mistaken for the config
+    if CONFIG_PATH not in sides.paths:
         return ()
     message = f"the change alters {CONFIG_PATH}; the new rules apply once it is merged"
     hint = "review the new rules first: this check uses the base's rules"
@@ -329,7 +330,7 @@ def _config_problems(sides: Sides) -> tuple[Problem, ...]:
 
 
 def _changes_config(sides: Sides) -> bool:
-    """Return whether a change touches the config, or a file that people may mistake for the
+    """Return whether a change touches the config, or a file that people could mistake for the
     config.
     """
     return any(place.path in sides.paths for place in CONFIG)
@@ -338,8 +339,8 @@ def _changes_config(sides: Sides) -> bool:
 def _warnings_about_unjudged(
     affected: Affected, pairs: Sequence[Pair], after: Seen
 ) -> Iterator[Problem]:
-    """Yield a warning, with the reason, for each entry that is not judged, or that is judged only
-    by the base's annotations because the change removes it.
+    """Yield a warning, with the reason, for each entry that is not judged, or that is only judged
+    by the base's annotations because the change removes the entry.
 
     `pairs` are the entries before and after the change, and `after` contains the Applications after
     the change.
@@ -349,7 +350,7 @@ def _warnings_about_unjudged(
             yield _unchecked_warning(unjudged.pair.effective, str(unjudged.error))
 
     flaws = _errors_in_annotations(after)
-    # entries that the change removes, but whose version it also alters
+    # entries whose version the change alters, but which the change also removes
     judged_by_base_rules = [
         touched.pair.before for touched in affected.touched if not touched.pair.after
     ]
@@ -364,15 +365,15 @@ def _warnings_about_unjudged(
     yield from _warnings_about_new_entries(pairs, flaws)
 
 
-_Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the entry's text or ""
+_Flaws = Mapping[tuple[str, str], Flaw]  # keyed by Application and entry text; the text may be ""
 
 
 def _warnings_about_new_entries(pairs: Sequence[Pair], flaws: _Flaws) -> Iterator[Problem]:
-    """Yield a warning for each error in the annotations of Applications that the change may add
-    entries to. A broken new entry is not in `pairs`.
+    """Yield a warning for each error in the annotations of an Application to which the change may
+    add entries. A broken new entry is not in `pairs`.
 
     Errors in an Application without new entries are left out, because they break entries that were
-    in the base, and those have their own warnings.
+    already in the base, and those entries have warnings of their own.
     """
     all_apps = {pair.effective.application.key for pair in pairs}
     apps_with_new_entries = {
@@ -396,15 +397,16 @@ def _errors_in_annotations(seen: Seen) -> _Flaws:
 
 
 def _why_removed(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
-    """Return why an entry in the base (`sub`) no longer exists after the change. `flaws` are the
-    errors in the annotations after the change.
+    """Return the reason why an entry of the base (`sub`) no longer exists after the change. `flaws`
+    are the errors in the annotations after the change.
     """
     app = sub.application.key
     apps_in_change = {subscribed.application.key for subscribed in after.subscribed}
     if app not in apps_in_change:
         return "the change removes the Application or its image-list"
     flaw = flaws.get((app, sub.entry.text))
-    if flaw is None:  # an error elsewhere, such as in write-back-target, breaks all entries
+    # an error in another annotation, such as write-back-target, breaks all entries
+    if flaw is None:
         flaws_of_app = [flaw for (key, _), flaw in flaws.items() if key == app]
         flaw = flaws_of_app[0] if flaws_of_app else None
     if flaw:
@@ -413,14 +415,14 @@ def _why_removed(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
 
 
 def _unchecked_warning(sub: Subscription, reason: str) -> Problem:
-    """Return the warning about an entry that is not judged."""
+    """Return the warning for an entry that is not judged."""
     name = sub.entry.alias or sub.entry.image.name
     return _warning_about_gone(sub, f"{name} is not checked: {reason}")
 
 
 def _base_rules_warning(sub: Subscription, reason: str) -> Problem:
-    """Return the warning about an entry that the change removes, but whose version it also alters,
-    so that it is judged by the base's annotations.
+    """Return the warning for an entry whose version the change alters, but which it also removes.
+    Such an entry is judged by the base's annotations.
     """
     name = sub.entry.alias or sub.entry.image.name
     return _warning_about_gone(sub, f"{name} is checked against the base's annotations: {reason}")
@@ -446,8 +448,8 @@ def _decide(
 ) -> tuple[list[Decision], list[Problem]]:
     """Return a decision for each version that the change writes, and the warnings.
 
-    If an entry's version cannot be judged, its decision is the error. `before` contains the base's
-    Applications, which include the sources of promotions.
+    If an entry's version cannot be judged, its decision is an error. `before` contains the base's
+    Applications, including the sources of promotions.
     """
     branch = affected.sides.base.branch
     broken = [
@@ -481,11 +483,11 @@ def _decide(
 def _verified_decisions(
     judgements: Sequence[Judgement], sides: Sides, job: Job, world: World
 ) -> list[Decision]:
-    """Return the judgements' decisions after the last checks, such as the images' proofs
-    (signatures and provenance).
+    """Return the decisions after the final checks, such as those of the images' proofs (signatures
+    and provenance).
 
-    If a decision refuses a version that another entry writes anyway, the decision says so. Only
-    entries that exist on both sides count as writers.
+    If another entry writes a refused version anyway, the decision mentions this. Only entries that
+    exist on both sides count as writers.
     """
     last_checks = LastChecks(world.registry, world.prove, world.always_prove)
     moves = verified([judgement.move for judgement in judgements], last_checks)
@@ -503,7 +505,8 @@ def _broken_decision(unjudged: NotJudged, branch: str) -> Decision:
     """Return the error for an entry that the change makes unreadable."""
     sub = unjudged.pair.effective
     decision = error_decision(sub, sub.entry.image, unjudged.error, branch)
-    # The subject is the file. The error applies to the whole file, so it is shown at line 1.
+    # The error's subject is the file. The error affects the
+    # whole file, so it is reported at line 1.
     return replace(decision, line=1 if unjudged.error.subject else 0)
 
 
@@ -515,7 +518,7 @@ def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decisio
 
 
 def _with_file_and_line(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
-    """Return the decision with the file and the line of the version in the change."""
+    """Return the decision with the file and the line at which the change writes the version."""
     current = replace(decision.current, file=touched.new.file or decision.current.file)
     line = line_of(sides.merged, touched, job.terms)
     return replace(decision, current=current, line=line)
@@ -526,10 +529,11 @@ def _with_config(
     affected: Affected,
     job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
-    """Apply the repository's config in the base to the entries on both sides. Return the entries,
+    """Apply the repository's config from the base to the entries of both sides. Return the entries,
     the sides, and the config.
 
-    If the base's config cannot be read and the change alters it, use the config in the change.
+    If the base's config is unreadable and the change alters it, the change's config is used
+    instead.
     """
     sides = affected.sides
     base = sides.base
@@ -554,7 +558,7 @@ def _with_config(
 
 def _with_repaired_config(sides: Sides) -> Snapshot:
     """Return the base's snapshot (the files of a branch at one commit), but with the config files
-    from the change.
+    taken from the change.
     """
     config_paths = [place.path for place in CONFIG]
     base = sides.base
@@ -571,8 +575,8 @@ def _written_versions(
     sides: Sides,
     job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
-    """Return the versions that the change writes to the touched entries. Also return a judgement
-    with the error for each entry whose state file cannot be read.
+    """Return the versions that the change writes to the touched entries. For each entry whose state
+    file is unreadable, return an error judgement instead.
     """
     written: list[Version] = []
     unreadable: list[Judgement] = []
@@ -591,28 +595,28 @@ def _judge_versions(
     judging: Judging,
     world: World,
 ) -> list[Judgement]:
-    """Return a judgement for each version, after looking up the facts (such as an image's creation
-    time) that the rules need.
+    """Return a judgement of each version, after looking up the facts that the rules need (such as
+    an image's creation time).
 
-    `judging` contains the rules and the files, without facts.
+    `judging` contains the rules and the files, but no facts yet.
     """
     check = judging.terms.check
     branch = judging.sides.base.branch
 
     @cache
     def exists(question: Question) -> Answer | None:
-        """Query the registry unless queries are turned off."""
+        """Query the registry, unless queries are turned off."""
         if check == "never":
             return None
         return world.registry((question,)).get(question)
 
     def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
-        """Return a file's versions on the branch, newest first, each with its commit."""
+        """Return a file's previous versions on the branch, newest first, each with its commit."""
         texts = change.earlier(branch, path, most, marked)
         return ((commit, text) for commit, text in texts if text is not None)
 
-    # These two functions look up one fact at a time, when a rule needs it. All other facts are
-    # looked up together, before the versions are judged.
+    # These two functions look up a single fact whenever a rule needs it. All other facts are looked
+    # up together, before any version is judged.
     facts = Facts(earlier=earlier, exists=exists)
     refused_rules = frozenset(judging.config.refused)
     judging = replace(judging, facts=facts, refused=refused_rules)

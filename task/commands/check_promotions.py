@@ -1,7 +1,8 @@
-"""Finding the promotions in a change by its commit messages, and checking that the source has these
-versions.
+"""Finds the promotions in a change by its commit messages, and checks that the sources actually
+have the promoted versions.
 
-A message only names the source. The claim must be true, but a true claim proves nothing else.
+A commit message only names the source. The claim must be true, but a true claim proves nothing
+else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from task.policy.builds import alike
 from task.text import and_more, shortened
 
 TRAILER = "promoted-from:"
-MOST = 500  # sources that commit messages may name
+MOST = 500  # how many sources the commit messages may name
 
 
 def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
@@ -29,7 +30,8 @@ def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for message in messages:
         text = message.replace("\r\n", "\n").rstrip("\n")
-        last_paragraph = text.rpartition("\n\n")[2]  # Git reads trailers only from there
+        # Git only reads trailers from the last paragraph
+        last_paragraph = text.rpartition("\n\n")[2]
         for line in last_paragraph.split("\n"):
             if line.lower().startswith(TRAILER):
                 _, _, name = line.partition(":")
@@ -44,10 +46,10 @@ def with_sources(
     job: Job,
     world: World,
 ) -> tuple[list[Version], tuple[Problem, ...]]:
-    """Return the versions that a change writes, each with the source that it was promoted from,
-    along with the warnings.
+    """Return the versions that a change writes, each with the source that it was promoted from, and
+    the warnings.
 
-    `names` are the sources that the commit messages name, and `subscribed` are all Applications. A
+    `names` are the sources named in the commit messages, and `subscribed` are all Applications. A
     version is `denied` if a named source tracks the image but has a different version, unless the
     change also writes the source's version.
     """
@@ -68,8 +70,8 @@ def with_sources(
 
 
 def _warn_of_missing_sources(names: Sequence[str]) -> tuple[Problem, ...]:
-    """Return a warning about the named sources that are not among the Applications, or () if there
-    are none.
+    """Return a warning about named sources that are not among the Applications, or () if all of
+    them are.
     """
     if not names:
         return ()
@@ -87,8 +89,8 @@ def _with_source(
     in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    """Return the version with its source (`promoted`), with `denied` if a named source has a
-    different version, or unchanged if no named source has the image.
+    """Return the version with its source (`promoted`), or with `denied` if a named source has a
+    different version. If no named source has the image, return the version unchanged.
 
     `in_sources` contains the sources' versions of all images, and `versions` are all versions that
     the change writes. If the change also writes a source's version elsewhere, that source does not
@@ -106,13 +108,13 @@ def _with_source(
         if source_version.error is None and alike(source_version.image, image):
             return replace(version, promoted=source_version.promoted)
 
-    # If the change writes a source's version to another entry, the message is about that entry.
+    # If the change writes a source's version to another entry, the message refers to that entry.
     sources_without_promotion = [
         source_version
         for source_version in sources_of_image
         if not _is_promoted(source_version, versions)
     ]
-    if not sources_without_promotion:  # this version was only waiting next to a promoted one
+    if not sources_without_promotion:  # this version was only waiting alongside a promoted one
         return version
     denying_source = sources_without_promotion[0]
     if denying_source.error:
@@ -125,7 +127,7 @@ def _with_source(
 
 
 def _is_promoted(source_version: SourceVersion, versions: Sequence[Version]) -> bool:
-    """Return whether the change writes the version that the source has."""
+    """Return whether the change also writes the version that the source has."""
     if source_version.error is not None:
         return False
     for version in versions:

@@ -1,10 +1,9 @@
-"""Registry events: checking with the registries whether the events are true, and which build is
-newer.
+"""Registry events: checks with the registries whether events are true, and which build is newer.
 
 Anyone who can call a webhook can send arbitrary content. So an event's claims about an image are
 verified before the rules apply, and a forged event can only announce images that the rules would
-admit anyway. Builds are ordered by the image itself. An event's own time is used only if no other
-information is available.
+admit anyway. Builds are ordered by information in the image itself. The time of the event is only
+used if no other information is available.
 """
 
 from __future__ import annotations
@@ -37,14 +36,16 @@ from task.policy.strategies import needs
 
 REVISION = "org.opencontainers.image.revision"
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_FIRST_DATE = "1981"  # reproducible builds use 1970 or 1980 for "no date"
-_DIGEST_CHARACTERS = 19  # characters of a digest in a message: "sha256:" and 12 digits
+_FIRST_DATE = "1981"  # reproducible builds use dates in 1970 or 1980 for "no date"
+_DIGEST_CHARACTERS = 19  # how much of a digest to quote in a message: "sha256:" and 12 digits
 _NOT_IN_REGISTRY = Verdict("refuse", "not-in-registry", "the registry has no such image")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One event for one subscription, and the registry's response about the event's image."""
+    """An event for a subscription, and the outcome of checking the event's image with the
+    registry.
+    """
 
     event: Event
     build: Build = Build()
@@ -53,19 +54,19 @@ class Checked:
 
     @property
     def is_confirmed(self) -> bool:
-        """True unless the registry contradicts the event or did not respond."""
+        """Whether the registry neither contradicts the event nor failed to respond."""
         return self.refusal is None and self.error is None
 
 
 def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the job unchanged, the asks (requests to decide about one image) for the events that
+    """Return the job unchanged, the asks (requests to decide about one image) for events that
     registries confirm, and decisions that refuse all other events.
     """
     matched = asks_for_images(seen.subscribed, job.images)
     events_by_image: dict[str, list[Event]] = {}
     for event in job.events:
         events_by_image.setdefault(event.image.identity, []).append(event)
-    # By the ask's key. If an ask's decision does not depend on its events (for example, because the
+    # Keyed by ask. If an ask's decision does not depend on its events (for example, because the
     # rules do not admit the tag), the events need not be checked.
     events_to_check = {
         ask.key: events_by_image[ask.offered.identity]
@@ -81,7 +82,8 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         if ask.key not in events_to_check:
             asks.append(ask)
             continue
-        # One confirmed event is enough. The others are skipped, with an error if necessary.
+        # One confirmed event is enough. Unconfirmed events are skipped. If an event could not be
+        # checked, an error is reported.
         events = events_to_check[ask.key]
         checked = [_checked_event(ask.subscription, event, answers, job) for event in events]
         confirmed = [item for item in checked if item.is_confirmed]
@@ -104,7 +106,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 def _asks_of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
     """Return the asks that this run decides about. With `--only-repository` (`job.only`), these are
-    only the asks for the given repositories. Separate runs handle the others.
+    only the asks for the given repositories, because separate runs handle the others.
     """
     in_git = [ask for asks in by_repository(matched, job) for ask in asks]
     live = () if job.only else matched.live
@@ -117,12 +119,12 @@ def _answers_about_events(
     job: Job,
     world: World,
 ) -> Mapping[Question, Answer]:
-    """Query the registries once about each image, for all facts (such as its digest) that its
-    entries need, and return the answers.
+    """Query the registries once per image for all facts that the image's entries need (such as its
+    digest), and return the answers.
 
     The keys of the result are the questions without facts, one for each image.
     """
-    # The inner dictionaries are ordered sets of facts.
+    # the inner dictionaries serve as ordered sets of facts
     facts_by_image: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
         for event in events_to_check.get(ask.key, ()):
@@ -138,21 +140,22 @@ def _answers_about_events(
 
 
 def _without_facts(question: Question) -> Question:
-    """Return the question without its facts, as a key for the image."""
+    """Return the question without its facts, as a key that identifies the image."""
     return replace(question, facts=())
 
 
 def _question_about_event(sub: Subscription, event: Event, job: Job) -> Question | None:
-    """Return the question to the registry about an event's image, for one subscription, or None if
-    nothing needs to be asked.
+    """Return the question to ask the registry about an event's image for one subscription, or None
+    if there is nothing to ask.
 
-    The question is about the digest if the event must be confirmed or has no digest. It is also
-    about the creation time (and labels) if the event has no build but the strategy needs its age.
+    The question includes the digest if the event must be confirmed or does not contain a digest. It
+    includes the creation time (and labels) if the event has no build but the strategy needs the
+    image's age.
     """
     if job.terms.check == "never":
         return None
     refusal = objection(event.image.tag, sub.policy)
-    # A refusal by these rules may still change: the repository's config is read later, and its
+    # A refusal by these rules is not final: the repository's config is read later, and its
     # `tagOrder` may extract a version from the tag.
     if refusal and refusal.rule not in OF_VERSIONS:
         return None
@@ -170,8 +173,8 @@ def _question_about_event(sub: Subscription, event: Event, job: Job) -> Question
 
     image = event.image
     if event.claimed:
-        # The registry returns the tag's current digest. In our own `--image`, the digest may be an
-        # earlier one.
+        # The registry returns the tag's current digest. The
+        # digest in our own `--image` may be an older one.
         image = replace(image, digest="")
     return replace(question_about(sub, image), facts=tuple(facts))
 
@@ -185,14 +188,15 @@ def _checked_event(
     """Compare an event with the registry's response. Return the event with the digest and the build
     that are now known, or with a refusal or an error.
 
-    A `claimed` event is one that anyone could have sent, so the registry must confirm it.
+    A `claimed` event could have been sent by anyone, so the registry must confirm it.
     """
     question = _question_about_event(sub, event, job)
     answer = answers.get(_without_facts(question)) if question else None
     if answer and answer.error:
         if event.claimed:
             return Checked(event, error=answer.error)
-        answer = None  # the event is trusted; missing facts are requested for the decision
+        # the event is trusted, so the missing facts are looked up again for the decision
+        answer = None
 
     build = _build_of_event(event, answer, job)
     if answer is None:
@@ -219,8 +223,9 @@ def _shortened_digest(digest: str) -> str:
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
     """Return the build of an event's image: the event's own build, if it has one.
 
-    Otherwise, the build has the commit in the image's label and the image's creation date, as far
-    as the registry's `answer` contains them. If neither is usable, it has only the event's time.
+    Otherwise, the build consists of the commit in the image's label and the image's creation date,
+    if the registry's `answer` contains them. If neither is usable, the build only has the event's
+    time.
     """
     if event.build != Build():
         if not event.build.commit:
@@ -232,7 +237,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
     revision = ""
     if answer:
         revision = answer.labels.get(REVISION, "").lower()
-        if answer.created >= _FIRST_DATE:  # RFC 3339: the strings sort like the times
+        if answer.created >= _FIRST_DATE:  # RFC 3339 strings sort in chronological order
             created = answer.created
     if job.source_repository and _COMMIT.fullmatch(revision):
         return Build(commit=revision, repository=job.source_repository, created=created)
@@ -241,7 +246,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
 
 def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
     """Return the ask (a request to decide about one image) with the images of these confirmed
-    events as its candidates, and with the events, each with its build. Duplicates are skipped.
+    events as its candidates. The events are included, each with its build. Duplicates are skipped.
     """
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
@@ -252,8 +257,8 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an ask (a request to decide about one image) if the registry does
-    not confirm any of its events.
+    """Return the decision about an ask (a request to decide about one image) if the registry
+    confirms none of its events.
 
     The decision is the error for the first event that could not be checked, or else the refusal of
     the first event.
@@ -270,7 +275,7 @@ def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
 
 
 def _unchecked_event_problem(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that is skipped because it could not be checked."""
+    """Return the error for an event that is skipped because it could not be checked."""
     app = ask.subscription.application.key
     message = f"{event.image.reference} could not be checked, so it is skipped: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)
@@ -278,15 +283,15 @@ def _unchecked_event_problem(ask: Ask, event: Event, error: TaskError) -> Proble
 
 
 def _warn_if_ordered_by_events(asks: Sequence[Ask], job: Job, world: World) -> None:
-    """Log a warning, only once, if a strategy orders builds by age but knows the age of one of them
-    only from the event's time.
+    """Log a warning, only once, if a strategy orders builds by age, but the age of a build is only
+    known from its event's time.
     """
     times = {event.at for event in job.events if event.at and event.build == Build()}
     for ask in asks:
         if not needs(ask.subscription.policy, "created"):
             continue
         for event in ask.events:
-            # `_build_of_event` uses the event's time only if it finds no other date.
+            # `_build_of_event` only uses the event's time if it finds no other date.
             has_only_its_time = event.build == Build(created=event.at) and event.at in times
             if has_only_its_time:
                 why = "the images have no creation date, or the registry was not queried"

@@ -1,4 +1,4 @@
-"""`status --fail-on`: pure code that finds which images need attention, and since when."""
+"""`status --fail-on`: finds the images that need attention, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from task.timestamps import epoch_seconds, readable
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an image needs attention. `since` and `words` are called only if `is_true`
-    returns True, so the images that they need are not None.
+    """A reason why an image needs attention. `since` and `words` are only called if `is_true`
+    returns True, so the fields of the image that they rely on are not None.
     """
 
     is_true: Callable[[ImageStatus], bool]
@@ -26,13 +26,13 @@ class Reason:
 
 
 def _is_on_hold(image_status: ImageStatus) -> bool:
-    # a freeze ends on its own
+    # a freeze is not a reason, because it ends on its own
     return image_status.hold is not None and image_status.scope != "freeze"
 
 
 def _present_since(image_status: ImageStatus) -> str:
-    """Return when the current version in Git was written. If the newest of the image's past builds
-    is not that version, the time is unknown, so return "".
+    """Return when the current version in Git was written, or "" if this is unknown because the
+    newest of the image's past builds is not that version.
     """
     if not image_status.builds:
         return ""
@@ -71,7 +71,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "waits": Reason(
         lambda image: image.request is not None,
-        lambda _one: "",  # a request does not show when it got this version
+        lambda _one: "",  # it is unknown when a request received this version
         lambda image: (
             f"is waiting: {image.request.tag if image.request else ''} is proposed but not merged"
         ),
@@ -81,11 +81,11 @@ REASONS: Mapping[str, Reason] = {
 
 
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
-    """Return an error for each image and each reason for which it has needed attention for at least
+    """Return an error for each image and each reason why it has needed attention for at least
     `older_than` seconds.
 
-    `wanted` are the reasons in `--fail-on`, such as "behind" or "held". If it is unknown how long a
-    reason has applied, the image is included.
+    `wanted` contains the reasons in `--fail-on`, such as "behind" or "held". If it is unknown how
+    long a reason has applied, the image is included.
     """
     return tuple(_late_images(found, wanted, older_than))
 

@@ -1,8 +1,8 @@
-"""`lint --from-image-updater`: comparing how Argo CD Image Updater (AIU) and Image Update handle an
+"""`lint --from-image-updater`: compares how Argo CD Image Updater (AIU) and Image Update handle an
 Application.
 
-AIU 1.x only touches Applications that an ImageUpdater selects. Older versions do not have that
-resource; they read the annotations.
+AIU 1.x only touches Applications that an ImageUpdater resource selects. Older versions do not have
+that resource and read the annotations instead.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ BY_ANNOTATIONS = "its annotations"
 
 @dataclass(frozen=True)
 class Side:
-    """How one of the two tools (Image Updater or Image Update) handles an Application."""
+    """How one of the two tools (AIU or Image Update) handles an Application."""
 
-    how: How  # "git" (commits), "live" (patches the Application in the cluster), or "nothing"
+    how: How  # "git" (it commits), "live" (it patches the Application in the cluster), or "nothing"
     files: tuple[str, ...] = ()
     repo: str = ""
     branch: str = ""  # "" means the default branch
-    head: str = ""  # the template for a pull request's head branch
+    head: str = ""  # the name template for a pull request's head branch
     because: str = ""  # why the tool does not update the Application
 
 
@@ -59,8 +59,8 @@ class TrackedImage:
     alias: str
     name: str
     constraint: str
-    strategy_now: str  # the one that AIU uses
-    strategy: str  # the one that Image Update uses; "" if the entry is broken
+    strategy_now: str  # the strategy that AIU uses
+    strategy: str  # the strategy that Image Update uses; "" if the entry is broken
     version: str = ""  # the current version in Git or the cluster
     version_from: str = ""  # a file, "status", "spec", or "sources"; "" if the version is unknown
     read: bool = True  # whether Git or the live Application could be read
@@ -98,18 +98,18 @@ def migrated_application(
 ) -> MigratedApplication:
     """Return an Application before and after the migration from Argo CD Image Updater (AIU).
 
-    `subscribed` contains the Application's images as Image Update reads them, and `lenient_subs`
+    `subscribed` contains the Application's images as Image Update interprets them. `lenient_subs`
     are its images with mistakes ignored, because AIU ignores most mistakes. `status` and `problems`
-    are what was read about the images. `updaters` says whether there are ImageUpdaters, and
+    result from reading the images. `updaters` specifies whether there are ImageUpdaters, and
     `in_cluster` whether secrets can be read from the cluster.
     """
     before = _aiu_side(app, lenient_subs, skipped=updaters and not app.reference)
     after = _our_side(subscribed)
-    blocker = _first_that_breaks(problems)  # what prevents updates, or None
+    blocker = _first_that_breaks(problems)  # the problem that prevents updates, or None
     if blocker:
         after = Side("nothing", because=_problem_in_words(blocker))
-        # If the Application has no status, only Git shows the source's type. Neither tool updates a
-        # plain directory.
+        # If the Application has no status, the type of its source is only known from Git. Neither
+        # tool updates a plain directory.
         has_type = any(sub.source.kind for sub in lenient_subs)
         if before.how == "git" and blocker.rule == "target" and not has_type:
             before = after
@@ -118,7 +118,7 @@ def migrated_application(
     status_by_entry = {row.subscription.entry.text: row for row in status}
     images = []
     for entry in parse_image_list(app.annotations.get("image-list", "")):
-        if isinstance(entry, Entry):  # otherwise, it is a mistake, which `lint` reports
+        if isinstance(entry, Entry):  # otherwise, the entry is a mistake, which `lint` reports
             row = status_by_entry.get(entry.text)
             images.append(_tracked_image(app, entry, subs, row, has_blocker=bool(blocker)))
 
@@ -136,8 +136,8 @@ def migrated_application(
 
 
 def _selected_by(app: Application, *, updaters: bool) -> str:
-    """Return what makes AIU handle an Application: an ImageUpdater, its annotations, or nothing
-    ("no ImageUpdater"). `updaters` says whether there are ImageUpdaters.
+    """Return what causes AIU to handle an Application: an ImageUpdater, its annotations, or nothing
+    ("no ImageUpdater"). `updaters` specifies whether there are ImageUpdaters.
     """
     if not app.reference:
         return "no ImageUpdater" if updaters else BY_ANNOTATIONS
@@ -147,8 +147,8 @@ def _selected_by(app: Application, *, updaters: bool) -> str:
 
 
 def _first_that_breaks(problems: Sequence[Problem]) -> Problem | None:
-    """Return the first problem that prevents updates of the Application: an error about its
-    write-back target or its source. Return None if there is none.
+    """Return the first problem that prevents updates of the Application, which is an error in its
+    write-back target or its source. Return None if there is no such problem.
     """
     for problem in problems:
         if problem.severity == "error" and problem.rule in ("target", "source"):
@@ -162,8 +162,8 @@ def _problem_in_words(problem: Problem) -> str:
 
 def _our_side(subscribed: Subscribed) -> Side:
     """Return how Image Update handles an Application: it commits to Git, patches the live
-    Application, or does nothing. The first image is representative, because the write-back
-    annotations are for the whole Application.
+    Application, or does nothing. The first image represents all of them, because the write-back
+    annotations apply to the whole Application.
     """
     subs = subscribed.subscriptions
     if not subs:
@@ -179,8 +179,8 @@ def _our_side(subscribed: Subscribed) -> Side:
 
 
 def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
-    """Return how AIU (Argo CD Image Updater) handles an Application: it commits to Git with the
-    write-back method git, or patches the live Application with any other method.
+    """Return how AIU (Argo CD Image Updater) handles an Application: it commits to Git if the
+    write-back method is git, and otherwise patches the live Application.
 
     `skipped` means that AIU ignores the Application, because there are ImageUpdaters but none of
     them selects it.
@@ -212,7 +212,7 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
 
 
 def _where_it_commits(subs: Sequence[Subscription], head: str) -> Side:
-    """Return the side of a tool that commits the subscriptions' files to Git."""
+    """Return how a tool handles an Application if it commits the subscriptions' files to Git."""
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
     return Side(
         "git", files=files, repo=without_login(subs[0].repo), branch=subs[0].base, head=head
@@ -227,11 +227,11 @@ def _tracked_image(
     *,
     has_blocker: bool,
 ) -> TrackedImage:
-    """Return how both tools handle an image-list entry, and its current version.
+    """Return how both tools handle an image-list entry, and the entry's current version.
 
-    `subs` are the Application's subscriptions, and `row` is the entry's status, if it is known.
-    `has_blocker` means that a problem prevents updates, so the running version is preferred to the
-    version in the file.
+    `subs` are the Application's subscriptions, and `row` is the entry's status, if known.
+    `has_blocker` means that a problem prevents updates, in which case the running version is
+    preferred to the version in the file.
     """
     # empty if the entry is broken
     strategies = [sub.policy.strategy for sub in subs if sub.entry.text == entry.text]
@@ -255,9 +255,10 @@ def _tracked_image(
 
 def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, str]:
     """Return the current version, and where it was found: a file, "the live Application", "status",
-    "spec", or "sources". Both are "" if it is unknown.
+    "spec", or "sources". Both are "" if the version is unknown.
 
-    If a problem prevents updates (`has_blocker`), the running version is preferred to the file's.
+    If a problem prevents updates (`has_blocker`), the running version is preferred to the version
+    in the file.
     """
     in_git = row.in_git
     prefers_live = has_blocker and bool(row.live)
@@ -266,7 +267,8 @@ def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, st
     if row.live:
         return row.live[0].version, "status"
     if row.kind:
-        in_spec = own_reading({}, row.subscription, row.kind)  # without files, only from the spec
+        # no files are passed, so this only reads the spec
+        in_spec = own_reading({}, row.subscription, row.kind)
         if in_spec.version:
             return in_spec.version, "spec"
     if row.in_sources.version:
@@ -277,8 +279,9 @@ def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, st
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
     """Return the update strategy that AIU uses for an entry.
 
-    It comes from the annotation for the entry's alias, if there is one, or else from the annotation
-    for all entries. AIU falls back to semver if neither exists or if the strategy is unknown.
+    The strategy comes from the annotation for the entry's alias, if there is one, or else from the
+    annotation for all entries. AIU falls back to semver if neither exists or if the strategy is
+    unknown.
     """
     value = ""
     if entry.alias:
@@ -291,9 +294,9 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
 
 
 def _credentials_needed(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
-    """Yield, in words, the credentials that the pipeline step needs or reads itself for each
-    subscription: for its Git repository, and for its registry. `in_cluster` says whether secrets
-    can be read from the cluster.
+    """Yield descriptions of the credentials that the pipeline step needs or reads itself: those for
+    each subscription's Git repository and registry. `in_cluster` specifies whether secrets can be
+    read from the cluster.
     """
     how_read = "which needs credential options or --applications cluster"
     if in_cluster:
@@ -339,9 +342,9 @@ class Migration:
 
 def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) -> Migration:
     """Return how each of the Applications in `found` changes if Image Update replaces Argo CD Image
-    Updater (AIU), and AIU's ConfigMap as options of Image Update.
+    Updater (AIU), together with AIU's ConfigMap as options of Image Update.
 
-    `job` must be a dry run. `in_cluster` says whether secrets can be read from the cluster.
+    `job` must be a dry run. `in_cluster` specifies whether secrets can be read from the cluster.
     """
     defaults = job.scope.defaults
     all_subscribed = [subscribe(app, defaults) for app in found.applications]
@@ -358,7 +361,7 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
 
     rows = []
     for app, subscribed in zip(found.applications, all_subscribed, strict=True):
-        # AIU does not recognize these keys and ignores them
+        # AIU does not recognize these keys, so it ignores them
         ignored = {key for key, _ in doubts(app.annotations)}
         recognized = {key: text for key, text in app.annotations.items() if key not in ignored}
         _, lenient_subs = attempted(replace(app, annotations=recognized), defaults)
@@ -380,11 +383,11 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
 
 
 def lines(migration: Migration) -> Iterator[str]:
-    """Yield the lines of text that show the Applications, the credentials that the step needs, and
-    the options in the ConfigMap.
+    """Yield lines of text that present the Applications, the credentials that the step needs, and
+    the options derived from the ConfigMap.
     """
-    # A note shared by several Applications is shown once, below them: a server that is down affects
-    # many.
+    # A note shared by several Applications is printed only once, below them: an unreachable server
+    # affects many Applications.
     apps_by_note = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
         own_notes = [note for note in row.notes if apps_by_note[note] == 1]
@@ -425,7 +428,9 @@ def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
 
 
 def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
-    """Yield the credentials that the step needs, and how many Applications change."""
+    """Yield the lines for the credentials that the step needs, and for the number of Applications
+    that change.
+    """
     yield "Credentials that the step needs:"
     logins = Counter(login for row in rows for login in row.logins)
     for login, number in sorted(logins.items()):
@@ -434,7 +439,7 @@ def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
     unchanged_rows = [row for row in rows if not row.changes]
     parts = [f"{len(unchanged_rows)} as before"]
-    # a row where only the file or the strategy changes counts in none of these numbers
+    # none of these numbers includes rows in which only the file or the strategy changes
     changes = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
     for (before, after), number in sorted(changes.items()):
         parts.append(f"{number} from {words[before]} to {words[after]}")
@@ -442,7 +447,7 @@ def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
 
 
 def _side_in_words(side: Side) -> str:
-    """Return, in words, what a tool does with an Application: "commits values.yaml to main of
+    """Return a description of what a tool does with an Application: "commits values.yaml to main of
     https://…", or "does nothing: …".
     """
     words = HOW_IN_WORDS[side.how]
@@ -455,8 +460,8 @@ def _side_in_words(side: Side) -> str:
 
 
 def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
-    """Return an entry of an Application as text: "web=ghcr.io/acme/web  semver ~1.2; 1.2.3, from
-    values.yaml".
+    """Return a line about an entry of an Application: "web=ghcr.io/acme/web  semver ~1.2; 1.2.3,
+    from values.yaml".
     """
     name = f"{tracked.alias}={tracked.name}" if tracked.alias else tracked.name
     rule = " ".join(filter(None, (tracked.strategy or "broken", tracked.constraint)))
@@ -477,7 +482,7 @@ def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
 
 
 def as_json(migration: Migration) -> dict[str, object]:
-    """Return the rows and the ConfigMap as plain data."""
+    """Return the Applications and the ConfigMap as plain data."""
     rows = [_without_unknown(asdict(row) | {"changes": row.changes}) for row in migration.rows]
     options = [_without_unknown(asdict(option)) for option in migration.config]
     return {"applications": rows, "config": options if migration.config_origin else None}

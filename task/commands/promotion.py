@@ -1,7 +1,7 @@
-"""`promote`: pairing sources with targets, reading the sources' versions from Git, and offering
-these versions to the targets.
+"""`promote`: pairs sources with targets, reads the sources' versions from Git, and offers these
+versions to the targets.
 
-Each target decides by its own rules.
+Each target decides according to its own rules.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ class SourceVersion:
     build: Build = Build()
     newest: Written = Written()  # the newest build ever written at the source
     pinned: bool = False  # whether the file contains the digest
-    # reads from Git when the version was written; returns "" if unknown
+    # returns the time when the version was written, which it reads from Git, or "" if unknown
     since: Callable[[], str] = field(default=str, compare=False)
-    went_back: Callable[[], bool] = field(default=bool, compare=False)  # as in `Promoted`
+    went_back: Callable[[], bool] = field(default=bool, compare=False)  # the same as in `Promoted`
     error: TaskError | None = None
 
     @property
     def source(self) -> str:
-        """The key of the source Application, for reports."""
+        """The key of the source Application, as shown in reports."""
         return self.subscription.application.key
 
     @property
     def promoted(self) -> Promoted:
-        """The source of a promotion of this version."""
+        """This version as the source of a promotion."""
         return Promoted(
             source=self.source,
             newest=self.newest,
@@ -84,19 +84,20 @@ class SourceVersion:
 
 @dataclass(frozen=True)
 class Recipient:
-    """A target (an Application that receives versions), and the source entries that may provide a
+    """A target (an Application that receives versions), with the source entries that may provide a
     version for it. An entry is an element of an image-list.
     """
 
     target: Subscribed
-    source_entries: tuple[tuple[Subscription, ...], ...]  # for each of the target's subscriptions
+    # one item for each of the target's subscriptions
+    source_entries: tuple[tuple[Subscription, ...], ...]
     entries_for_broken: tuple[
         Subscription, ...
-    ] = ()  # source entries for the target's broken entries
+    ] = ()  # source entries for those entries of the target that are broken
 
     @property
     def all_source_entries(self) -> tuple[Subscription, ...]:
-        """All source entries, which may contain duplicates."""
+        """All source entries. They may contain duplicates."""
         return (*chain.from_iterable(self.source_entries), *self.entries_for_broken)
 
 
@@ -109,15 +110,15 @@ def check_promotion(promotion: Promotion) -> None:
         ("--to-selector", promotion.target_selector),
     ):
         try:
-            parse_selector(selector)  # only to detect errors
+            parse_selector(selector)  # parsed only to detect errors
         except UsageError as error:
-            # its message names `--selector`, the option of other commands
+            # the original message names `--selector`, an option of other commands
             raise UsageError(
                 error.message.replace("--selector", flag, 1),
                 hint=error.hint,
             ) from None
 
-    # the placeholders are the same for every Application
+    # all Applications have the same placeholders
     names = list(_placeholder_values(Tracker("", "")))
     placeholders = ", ".join(f"{{{name}}}" for name in names)
     hint = f"use one of {placeholders}"
@@ -137,7 +138,7 @@ def check_promotion(promotion: Promotion) -> None:
 
 
 def _placeholder_values(source: Tracker) -> Mapping[str, str]:
-    """Return the `--to` placeholders with their values for a source."""
+    """Return the values of the `--to` placeholders for a source."""
     return {
         "namespace": source.namespace,
         "name": source.name,
@@ -149,8 +150,8 @@ def pairs_of(
     subscribed: Sequence[Subscribed],
     promotion: Promotion,
 ) -> tuple[list[Recipient], list[Problem]]:
-    """Return each target with its source entries (a pair), and the problems with the options, such
-    as a name that no Application has.
+    """Return pairs of a target and its source entries, and the problems with the options, such as a
+    name that matches no Application.
 
     `subscribed` are all Applications, and `promotion` contains the options that choose sources and
     targets. An Application is never its own source. Raises `UsageError` if a name matches
@@ -161,10 +162,10 @@ def pairs_of(
     sources = [item for item in subscribed if considered(item.application, selection)]
     source_apps = [source.application for source in sources]
     refuse_ambiguous(promotion.sources, source_apps)
-    # A pattern without a match is an error only if nothing else is promoted.
+    # A pattern that matches nothing is only an error if nothing else is promoted.
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
-        # If all names in --from are known, it is the selector that excludes them.
+        # If all names in --from are known, they must have been excluded by the selector.
         return [], problems or [_no_match_problem("--from-selector", promotion.source_selector)]
 
     targets_by_source = _targets_by_source(source_apps, apps, promotion)
@@ -186,7 +187,7 @@ def _images_without_source(
     names: Iterable[str],
     entries: Sequence[Subscription],
 ) -> Iterator[Problem]:
-    """Yield an error for each `--alias` that no source entry has."""
+    """Yield an error for each `--alias` that matches no source entry."""
     hint = "use an alias or image name from the image-list annotation"
     for name in names:
         is_in_a_source = any(_has_a_name_of(sub, (name,)) for sub in entries)
@@ -200,7 +201,7 @@ def _targets_by_source(
     apps: Sequence[Tracker],
     promotion: Promotion,
 ) -> Mapping[str, frozenset[str]]:
-    """Return the keys of each source's targets, by the source's key. Sources with the same targets
+    """Return the keys of each source's targets, keyed by source. Sources with the same targets
     share one set.
 
     Raises `UsageError` if a name matches targets in several namespaces.
@@ -211,17 +212,17 @@ def _targets_by_source(
     selection = Narrow(selector=promotion.target_selector)
     selected = frozenset(app.key for app in apps if considered(app, selection))
 
-    # by the filled-in `--to` patterns, which are the same for many sources
+    # keyed by the filled-in `--to` patterns, which are identical for many sources
     targets_by_names: dict[tuple[str, ...], frozenset[str]] = {}
     targets_by_source = {}
     for source in sources:
-        if not promotion.targets:  # without --to, only --to-selector chooses the targets
+        if not promotion.targets:  # without --to, --to-selector alone chooses the targets
             targets_by_source[source.key] = selected
             continue
 
         names = tuple(_filled_pattern(pattern, source) for pattern in promotion.targets)
         for name in names:
-            # The source itself is never a target, so the name cannot refer to it.
+            # A source is never its own target, so the name cannot refer to the source itself.
             same_name = apps_by_name.get(name, ())
             refuse_ambiguous(
                 (name,),
@@ -251,11 +252,11 @@ def _matching_apps(
     apps: Sequence[Tracker],
     apps_by_name: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
-    """Return the keys of the Applications that match a `--to` pattern, filled in with the values of
-    a source.
+    """Return the keys of the Applications that match a `--to` pattern after filling in the values
+    of a source.
 
-    A value is never treated as a glob. Names without globs are looked up in `apps_by_name`, because
-    there may be thousands of sources with their own patterns.
+    A filled-in value is never treated as a glob. Names without globs are looked up in
+    `apps_by_name`, because there may be thousands of sources, each with its own pattern.
     """
     has_namespace = "/" in pattern
     name_pattern = pattern.rpartition("/")[2]
@@ -277,7 +278,7 @@ def _keys_of_targets(targets_by_source: Mapping[str, frozenset[str]]) -> set[str
     """Return the keys of the Applications that are targets of at least one source other than
     themselves.
     """
-    # Many sources share one set of targets, so each set is added only once.
+    # Many sources share the same set of targets, so each set is only added once.
     sources_by_targets: dict[frozenset[str], list[str]] = {}
     for source, targets in targets_by_source.items():
         sources_by_targets.setdefault(targets, []).append(source)
@@ -291,7 +292,9 @@ def _keys_of_targets(targets_by_source: Mapping[str, frozenset[str]]) -> set[str
 
 
 class _SourceEntries:
-    """The entries of all sources, by image, and by alias if the alias is in `--alias`."""
+    """The entries of all sources, indexed by image. Entries whose alias is in `--alias` are also
+    indexed by alias.
+    """
 
     def __init__(
         self,
@@ -313,8 +316,8 @@ class _SourceEntries:
                 self._by_alias.setdefault(entry.alias, []).append(sub)
 
     def pair(self, target: Subscribed) -> Recipient:
-        """Return a target, with the source entries for each of its entries and for its broken
-        entries (those with a wrong annotation).
+        """Return a target with the source entries for each of its entries and for its broken
+        entries (those with an invalid annotation).
         """
         source_entries = tuple(
             tuple(self._entries_for(target, sub)) for sub in target.subscriptions
@@ -346,7 +349,7 @@ class _SourceEntries:
     def _entries_promoted_to(
         self, target: Subscribed, entries: Iterable[Subscription]
     ) -> list[Subscription]:
-        """Return the source entries whose Application is promoted to the target, except the
+        """Return the source entries whose Application is promoted to the target, without the
         target's own entries.
         """
         target_key = target.application.key
@@ -363,7 +366,7 @@ def _no_target_problem(
     apps: Iterable[Tracker],
     targets_by_source: Mapping[str, frozenset[str]],
 ) -> Problem:
-    """Return the error that no Application is a target. The error names the option that matches
+    """Return the error for a promotion that has no targets. The error names the option that matches
     nothing, or that matches only the source itself.
     """
     selector = promotion.target_selector
@@ -376,7 +379,7 @@ def _no_target_problem(
     flag = "--to" if patterns else "--to-selector"
     text = patterns or selector
     has_targets = any(targets_by_source.values())
-    if has_targets:  # each target is its own only source; otherwise, there would be a pair
+    if has_targets:  # each target is its only source; otherwise, there would be a pair
         hint = "specify other Applications, for example production/{name}"
         message = (
             f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
@@ -389,13 +392,15 @@ def _no_target_problem(
 
 
 def _no_match_problem(flag: str, text: str) -> Problem:
-    """Return the error that no Application matches the option's value."""
+    """Return the error for an option value that matches no Application."""
     hint = "check --applications; Applications without an image-list are ignored"
     return Problem(Trouble("source", f"{flag}: no Application matches {text!r}", hint))
 
 
 def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
-    """Return whether one of the names is the entry's alias or image, or whether there are no names."""
+    """Return whether any of the names is the alias or image of the entry. True if there are no
+    names.
+    """
     if not names:
         return True
     image = sub.entry.image
@@ -403,7 +408,9 @@ def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
 
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
-    """Return the source entries whose versions matter to a target, without duplicates."""
+    """Return the source entries whose versions matter to at least one target, without
+    duplicates.
+    """
     by_identity = {sub.identity: sub for pair in pairs for sub in pair.all_source_entries}
     return list(by_identity.values())
 
@@ -417,14 +424,14 @@ def asks_to_promote(
     offered a version, and a decision for each entry whose source must not be promoted.
 
     `pairs` are the targets with their source entries, and `versions` are the versions of all source
-    entries. Raises `UsageError` if sources have different versions for one target.
+    entries. Raises `UsageError` if the sources of a target have different versions.
     """
     versions_by_entry = {version.subscription.identity: version for version in versions}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     for pair in pairs:
         for sub, source_subs in zip(pair.target.subscriptions, pair.source_entries, strict=True):
-            if not source_subs:  # no source has the image
+            if not source_subs:  # the image is not in any source
                 continue
             offered_versions = [
                 versions_by_entry[source_sub.identity] for source_sub in source_subs
@@ -443,10 +450,10 @@ def asks_to_promote(
 def _errors_of_broken_entries(
     pairs: Sequence[Recipient], versions_by_entry: Mapping[Identity, SourceVersion]
 ) -> tuple[tuple[Problem, ...], tuple[Unusable, ...]]:
-    """Return the problems with the targets' annotations, and the errors for their broken entries
+    """Return the problems with the targets' annotations, and the errors for those broken entries
     that would have been offered a version.
 
-    `versions_by_entry` contains the sources' versions, by the source entry's identity.
+    `versions_by_entry` contains the sources' versions, keyed by the identity of the source entry.
     """
     problems: list[Problem] = []
     unusable: list[Unusable] = []
@@ -454,7 +461,7 @@ def _errors_of_broken_entries(
         images = [
             versions_by_entry[source_sub.identity].image for source_sub in pair.all_source_entries
         ]
-        # Without subscriptions, this returns no asks for the entries that are not broken.
+        # Without subscriptions, there are no asks for the entries that are not broken.
         broken = asks_for_images([replace(pair.target, subscriptions=())], images)
         unusable += broken.unusable
         problems += broken.problems
@@ -470,8 +477,8 @@ def _promotion_ask(
     """Return the ask (a request to decide about one image) that offers a source's version to an
     entry (`sub`) of the target.
     """
-    # The build comes from a state file that other people can write, so the build's URL must not be
-    # contacted or shown. The URL of the expected repository may be.
+    # The build comes from a state file that other people can write to, so the build's URL must not
+    # be contacted or shown. The URL of the expected repository, however, may be.
     repository = ""
     expected_repository = promotion.repository
     is_from_expected = bool(expected_repository) and (
@@ -489,11 +496,11 @@ def _promotion_ask(
 
 
 def _common_version(sub: Subscription, offered_versions: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all sources offer to an entry (`sub`), from the source that knows the
-    most about it: a pinned digest, a digest, or a build.
+    """Return the version that all sources offer to an entry (`sub`). It is taken from the source
+    that knows most about the version: a pinned digest, a digest, or a build.
 
     Versions that could not be read are ignored, unless there are no others. Raises `UsageError` if
-    the sources differ.
+    the sources offer different versions.
     """
     without_errors = [version for version in offered_versions if version.error is None]
     compared_versions = without_errors or offered_versions
@@ -508,7 +515,7 @@ def _common_version(sub: Subscription, offered_versions: Sequence[SourceVersion]
     for offered_version in compared_versions:
         if alike(offered_version.image, best.image):
             continue
-        # in a fixed order, so that the message is always the same
+        # sorted, so that the message is always the same
         first, second = sorted((offered_version, best), key=lambda version: version.source)
         raise UsageError(
             f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
@@ -526,10 +533,10 @@ def _refusal(
     ask: Ask, offered_versions: Sequence[SourceVersion], promotion: Promotion
 ) -> Decision | None:
     """Return the decision that refuses an ask (a request to decide about one image) if one of its
-    sources must not be promoted, because its version is unknown or it is not healthy. Otherwise,
-    return None.
+    sources must not be promoted, because the source's version is unknown or the source is not
+    healthy. Otherwise, return None.
     """
-    current = live_reading(ask.subscription)  # a refusal needs no target files
+    current = live_reading(ask.subscription)  # a refusal does not require the target's files
     source = ask.promoted.source if ask.promoted else ""
     for source_version in offered_versions:
         verdict = _objection_to_source(source_version, promotion)
@@ -539,7 +546,9 @@ def _refusal(
 
 
 def _objection_to_source(source_version: SourceVersion, promotion: Promotion) -> Verdict | None:
-    """Return why a source's version must not be promoted, or None if it may be promoted."""
+    """Return the verdict that prevents a source's version from being promoted, or None if the
+    version may be promoted.
+    """
     error = source_version.error
     if error:
         because = f"{source_version.source}: {error.message}"
@@ -552,7 +561,7 @@ def _objection_to_source(source_version: SourceVersion, promotion: Promotion) ->
 
 def unhealthy(version: SourceVersion) -> str:
     """Return why a source is not Synced and Healthy at the version in Git, or "" if it is. The
-    reason is worded to follow the source's name: "is not synced: its sync status is OutOfSync".
+    reason is phrased to follow the source's name: "is not synced: its sync status is OutOfSync".
     """
     app = version.subscription.application
     has_status = bool(app.sync or app.health)
@@ -572,27 +581,28 @@ def unhealthy(version: SourceVersion) -> str:
 
 
 def _is_wanted_version(wanted: Image, running: Image) -> bool:
-    """Return whether the running image is the wanted one. Compare by digest if both have one, or
-    else by tag.
+    """Return whether the running image is the wanted one. The digests are compared if both images
+    have one, and otherwise the tags.
     """
     if wanted.digest and running.digest:
         return wanted.digest == running.digest
     return bool(wanted.tag) and wanted.tag == running.tag
 
 
-_MOST_VERSIONS = 100  # file versions to read to find out when the source got its version
+# how many versions of a file to read to find out when the source received its version
+_MOST_VERSIONS = 100
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
-    """Return the current version of each of these image-list entries, from the cluster for entries
-    that are patched live, or else from Git.
+    """Return the current version of each of these image-list entries. It comes from the cluster for
+    entries that are patched live, and otherwise from Git.
 
-    If a version cannot be read, that entry gets the error instead. Several repositories are read at
-    the same time.
+    If a version cannot be read, the result for that entry is the error. Several repositories are
+    read at the same time.
     """
     live_versions = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks_in_git = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
-    # --only-repository limits where the run writes. A source may be in any repository.
+    # --only-repository restricts where the run writes, but a source may be in any repository.
     job = replace(job, only=())
 
     def read(batch: Batch) -> list[SourceVersion]:
@@ -604,7 +614,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
         return [_version_in_git(snapshot, sub, job.terms, world) for sub in branch_subs]
 
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
-        """Return the error for each entry on a branch that cannot be read."""
+        """Return an error for each entry on a branch that cannot be read."""
         return [_version_with_error(ask.subscription, error) for ask in asks]
 
     by_branch = read_branches(Matched(asks_in_git), job, world, read, failed)
@@ -614,8 +624,8 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 def _version_in_git(
     snapshot: Snapshot, sub: Subscription, terms: Terms, world: World
 ) -> SourceVersion:
-    """Return an entry's version in a snapshot (a branch's files at one commit), or the error if it
-    cannot be read.
+    """Return an entry's version in a snapshot (a branch's files at one commit), or the error if the
+    version cannot be read.
     """
     try:
         kind = resolve(sub, snapshot)
@@ -629,10 +639,10 @@ def _version_in_git(
     is_rolled_back = memory.rollback is not None and alike(memory.rollback, current)
 
     def read_past_builds(most: int) -> tuple[PastBuild, ...]:
-        """Read the entry's last builds from Git, but at most `most`."""
+        """Read the entry's most recent builds from Git, at most `most` of them."""
         return _past_builds_of_source(snapshot, sub, kind, current, world, most)
 
-    # The history is read only if a target needs it.
+    # The history is only read if a target needs it.
     return replace(
         _known_version(sub, current, newest),
         since=cache(lambda: _time_of_current(current, read_past_builds(1))),
@@ -653,8 +663,8 @@ def _past_builds_of_source(
     world: World,
     most: int,
 ) -> tuple[PastBuild, ...]:
-    """Return the last builds in the source's file with their commits, newest first, or () if the
-    current version is not in a file.
+    """Return the most recent builds in the source's file with their commits, newest first, or () if
+    the current version is not stored in a file.
 
     At most `most` builds are returned, and at most `_MOST_VERSIONS` versions of the file are read.
     """
@@ -669,7 +679,8 @@ def _past_builds_of_source(
 
     file_versions = versions_by_path.get(path, ())
     target = target_of(sub, kind)
-    # (version of the file, the image's version in it) pairs; a generator, as in `with_history`
+    # Pairs of a version of the file and the image's version in it. This is a generator for the same
+    # reason as in `with_history`.
     values = (
         (version, earlier_reading(snapshot.files, target, path, version.text or ""))
         for version in file_versions
@@ -679,8 +690,8 @@ def _past_builds_of_source(
 
 
 def _time_of_current(current: Reading, builds: Sequence[PastBuild]) -> str:
-    """Return the time of the commit that wrote the current version. If the newest of the file's
-    `builds` is not that version, the commit is unknown, so return "".
+    """Return the time of the commit that wrote the current version, or "" if that commit is unknown
+    because the newest of the file's `builds` is not the current version.
     """
     if not builds:
         return ""
@@ -691,7 +702,7 @@ def _time_of_current(current: Reading, builds: Sequence[PastBuild]) -> str:
 
 
 def _had_before_newest(current: Reading, newest: Written, builds: Sequence[PastBuild]) -> bool:
-    """Return whether the file had the current version before the newest one.
+    """Return whether the file contained the current version before the newest one.
 
     `newest` is the newest build ever written, and `builds` are the file's builds, newest first. If
     `newest` is not among them, return True, so that a rollback is never promoted by mistake.
@@ -699,7 +710,7 @@ def _had_before_newest(current: Reading, newest: Written, builds: Sequence[PastB
     versions = [_version_of(build) for build in builds]
     for number, version in enumerate(versions):
         if alike(version, newest):
-            earlier_versions = versions[number + 1 :]  # `versions` begins with the newest
+            earlier_versions = versions[number + 1 :]  # `versions` starts with the newest version
             return any(alike(earlier, current) for earlier in earlier_versions)
     return True
 
@@ -711,8 +722,9 @@ def _version_of(build: PastBuild) -> Written:
 def _known_version(
     sub: Subscription, current: Reading, newest: Written = Written()
 ) -> SourceVersion:
-    """Return the version of an entry (`sub`) that was read (`current`), with its build if `newest`,
-    the newest build ever written, is the same version. If no version was read, return an error.
+    """Return the version of an entry (`sub`), as read from Git or the cluster (`current`). Its
+    build is included if it is `newest`, the newest build ever written. If no version was found,
+    return an error.
     """
     if not current.tag and not current.digest:
         error = SourceError(
@@ -720,9 +732,9 @@ def _known_version(
             hint="wait for the source's first build, or pass another source with --from",
         )
         return _version_with_error(sub, error)
-    # The state remembers the newest build. After a rollback, Git has an older build.
+    # The state remembers the newest build. After a rollback, Git contains an older build.
     remembered = newest if alike(newest, current) else Written()
-    # If the file has only the tag, the state may still know the digest from the build's event.
+    # If the file only contains the tag, the state may still know the digest from the build's event.
     digest = current.digest or remembered.digest or remembered.image_digest
     image = replace(sub.entry.image, tag=current.tag, digest=digest)
     return SourceVersion(
@@ -731,7 +743,7 @@ def _known_version(
 
 
 def _version_with_error(sub: Subscription, error: TaskError) -> SourceVersion:
-    """Return an entry whose version cannot be determined."""
+    """Return the error for an entry whose version cannot be determined."""
     image_without_version: Image = replace(sub.entry.image, tag="", digest="")
     return SourceVersion(sub, image=image_without_version, error=error)
 
@@ -740,7 +752,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     """Return the asks for `promote`: requests to decide about the sources' versions for their
     targets. Also return the job with the promoted images.
 
-    Raises `UsageError` if sources have different versions for one target.
+    Raises `UsageError` if the sources of a target have different versions.
     """
     promotion = job.promotion or Promotion()
     pairs, problems = pairs_of(seen.subscribed, promotion)
@@ -749,7 +761,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
     has_errors = any(problem.severity == "error" for problem in problems)
     has_common_image = bool(matched.asks or matched.decisions or matched.unusable)
-    if pairs and not has_common_image and not has_errors:  # otherwise, the error is the cause
+    if pairs and not has_common_image and not has_errors:  # if there are errors, they are the cause
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
@@ -759,8 +771,9 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images. If they were all built from the same source commit,
-    also add that commit to the commit message and to the deployments that the run shows.
+    """Return the job with the promoted images. If all of them were built from the same source
+    commit, that commit is also added to the commit message and to the deployments that the run
+    reports.
     """
     candidates = [ask.offered for ask in matched.asks]
     candidates += [judged.candidate for judged in (*matched.decisions, *matched.unusable)]
@@ -778,8 +791,8 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
 
 
 def _common_source(asks: Sequence[Ask]) -> tuple[str, str]:
-    """Return (commit, repository) if all asks' builds have the same source commit, or else ("",
-    ""). The repository is "" unless it is the repository given on the command line.
+    """Return (commit, repository) if the builds of all asks have the same source commit, or else
+    ("", ""). The repository is "" unless it is the repository given on the command line.
     """
     sources = {(ask.build.commit, ask.build.repository) for ask in asks if ask.build}
     return sources.pop() if len(sources) == 1 else ("", "")
@@ -788,11 +801,11 @@ def _common_source(asks: Sequence[Ask]) -> tuple[str, str]:
 def _deployments_to_show(
     job: Job, matched: Matched, commit: str, repository: str, world: World
 ) -> DeployedSource | None:
-    """Return the source whose forge shows the deployments (`--deployments`), or None if no
-    deployments are shown.
+    """Return the source whose forge displays the deployments (`--deployments`), or None if no
+    deployments are displayed.
 
-    `commit` and `repository` are the common source of all builds. Without them, log a warning,
-    because the forge has no commit to show the deployments at.
+    `commit` and `repository` are the common source of all builds. If there is no common source, log
+    a warning, because the forge then has no commit to attach the deployments to.
     """
     if job.deployed is None or not matched.asks:  # not requested, or nothing is deployed
         return None

@@ -1,9 +1,9 @@
-"""`scan`: finding each entry's newest tag in the registries, and continuing as if it had just been
-built.
+"""`scan`: finds each entry's newest tag in the registries, and continues as if that tag had just
+been built.
 
-This needs only a few requests. Each repository is listed once. Creation times are queried only if
-they matter, and platforms only from the newest tag down to the first match. All other queries are
-the same as in the other commands.
+This requires only a few requests. Each repository is listed once. Creation times are only queried
+if they matter, and platforms only from the newest tag down to the first match. All other queries
+are the same as in the other commands.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from task.repository_config.config import for_some_paths
 from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-_TAGS_AT_ONCE = 8  # tags per repository that are checked at a time after the newest one
+_TAGS_AT_ONCE = 8  # how many tags per repository are checked at a time after the newest one
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Asks that choose from the same tags with the same rules."""
+    """Asks that choose from the same tags according to the same rules."""
 
     asks: tuple[Ask, ...]
     tags: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Choice:
 
     @property
     def key(self) -> Identity:
-        """The key of the choice's first ask."""
+        """The key of the choice's first ask, which identifies the choice."""
         return self.asks[0].key
 
     @property
@@ -61,18 +61,19 @@ class Choice:
         return self.asks[0].subscription.policy
 
     def about(self, tag: str) -> Question:
-        """Return the question about one tag."""
+        """Return the question to ask the registry about one tag."""
         sub = self.asks[0].subscription
         return question_about(sub, replace(sub.entry.image, tag=tag, digest=""))
 
 
 def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the job unchanged, and the asks for `scan`: a request to decide about each image-list
-    entry, with the newest tag in the registry that its rules admit.
+    """Return the job unchanged, and the asks for `scan`: for each image-list entry, a request to
+    decide about the newest tag in the registry that its rules admit.
     """
     matched = asks_for_all(seen.subscribed)
     in_git = [ask for members in by_repository(matched, job) for ask in members]
-    live = () if job.only else matched.live  # with `--only-repository`, separate runs handle these
+    # with `--only-repository`, separate runs handle live Applications
+    live = () if job.only else matched.live
     problems = (*warn_if_all_excluded(matched, job), *matched.problems)
     matched = replace(matched, asks=(*in_git, *live), problems=problems)
     matched = _with_configs(matched, job, world)
@@ -84,15 +85,15 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
     """Apply the repositories' configs to the asks (requests to decide about one image), because a
     config may order tags differently.
 
-    If a config cannot be read, each of the asks under it becomes a decision with the error.
+    If a config cannot be read, each ask to which it would apply becomes a decision with the error.
     """
     asks_to_read = tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms))
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
-        """Return the asks for one branch, with the branch's config applied, and no errors."""
+        """Return the asks for one branch with the branch's config applied, and no errors."""
         snapshot = batch.repository.snapshot(batch.base, CONFIG)
         config = config_in(snapshot.files)
-        if for_some_paths(config):  # a rule may depend on the files that an Application writes to
+        if for_some_paths(config):  # a rule may depend on which files an Application writes to
             targets = chain.from_iterable(map(places, batch.asks))
             snapshot = with_more(snapshot, targets, batch.repository)
         return as_wanted(batch.asks, snapshot, config, job.terms), ()
@@ -122,14 +123,14 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
 def chosen(
     matched: Matched, terms: Terms, registry: Registry
 ) -> tuple[Matched, Mapping[Identity, str]]:
-    """Return the asks (requests to decide about one image), each with the newest tag in the
-    registry that its rules admit, and a decision for each ask without such a tag.
+    """Return each ask (a request to decide about one image) with the newest tag in the registry
+    that its rules admit. Return a decision for each ask without such a tag.
 
-    Also return, by the ask's key, when a newer tag that is still too young will be old enough.
+    Also return when newer tags that are still too young will be old enough, keyed by ask.
     """
-    # by the ask's key; an ask is ready once it has a tag or does not need one
+    # keyed by ask; an ask is ready once it has a tag or does not need one
     ready_asks: dict[Identity, Ask] = {}
-    asks_to_list = []  # the asks whose tags must be listed
+    asks_to_list = []  # the asks for which tags must be listed
     for ask in matched.asks:
         ready_ask = _with_known_tag(ask, terms)
         if ready_ask:
@@ -137,7 +138,7 @@ def chosen(
         else:
             asks_to_list.append(ask)
 
-    # a choice is several asks that choose from the same tags with the same rules
+    # a choice is a group of asks that choose from the same tags according to the same rules
     choices = _with_creation_times(_list_tags(asks_to_list, registry), registry)
     results = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
@@ -149,7 +150,7 @@ def chosen(
                 ready_asks[ask.key] = _with_tag(ask, newest.tag)
         else:
             decisions += _decisions_without_tag(choice, newest, terms)
-        if newest.young:  # also if an older tag was chosen instead
+        if newest.young:  # even if an older tag was chosen instead
             _, date = newest.young
             for ask in choice.asks:
                 old_enough_at[ask.key] = date
@@ -160,8 +161,8 @@ def chosen(
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
-    """Return whether an ask needs no list of tags, because its image is locked, or because only
-    running images may be updated (`require_live`) and this image is not running.
+    """Return whether an ask does not require a list of tags, because its image is locked, or
+    because only running images may be updated (`require_live`) and this image is not running.
     """
     sub = ask.subscription
     if sub.locked:
@@ -170,8 +171,8 @@ def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
 
 
 def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
-    """Return the ask (a request to decide about one image) if it does not need a list of tags, or
-    else None.
+    """Return the ask (a request to decide about one image) if it does not require a list of tags,
+    or else None.
 
     With the strategy `digest`, the tag is already known: it is the constraint. In that case, return
     the ask with that tag, unless there is a minimum age.
@@ -180,14 +181,14 @@ def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
         return ask
     policy = ask.subscription.policy
     is_tag_known = bool(policy.constraints) and rules_of(policy).constraint == "tag"
-    # A minimum age requires the tag's creation time.
+    # With a minimum age, the tag's creation time is needed.
     if is_tag_known and not _minimum_age_of(policy, terms):
         return _with_tag(ask, policy.constraints[0])
     return None
 
 
 def _minimum_age_of(policy: Policy, terms: Terms) -> int:
-    """Return the minimum age of a tag in seconds: the longer of the image's and the run's."""
+    """Return the minimum age of a tag in seconds: the image's or the run's, whichever is longer."""
     return max(policy.minimum_age, terms.minimum_age)
 
 
@@ -199,13 +200,14 @@ def _with_tag(ask: Ask, tag: str) -> Ask:
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     """List the tags of each registry repository once, and return the choices: groups of asks
-    (requests to decide about one image) that choose from the same tags with the same rules.
+    (requests to decide about one image) that choose from the same tags according to the same rules.
     """
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
         sub = ask.subscription
         secret = sub.policy.pull_secret
-        # The namespace matters only for a secret. Without it, more subscriptions share a question.
+        # The namespace only matters if there is a secret.
+        # Without it, more subscriptions share a question.
         namespace = sub.application.namespace if secret else ""
         image = replace(sub.entry.image, tag="", digest="")
         question = Question(image, ("tags",), secret=secret, namespace=namespace)
@@ -221,8 +223,8 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 
 
 def _with_creation_times(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
-    """Return the choices with the creation times of the tags that need them, and without tags that
-    were deleted after they were listed.
+    """Return the choices with the creation times of the tags for which they are needed, and without
+    tags that were deleted after they were listed.
     """
     questions_of_choices = [_questions_about_dates(choice) for choice in choices]
     answers = _answers_to_all(questions_of_choices, registry)
@@ -236,15 +238,15 @@ def _with_creation_times(choices: Sequence[Choice], registry: Registry) -> list[
 def _questions_about_dates(choice: Choice) -> dict[str, Question]:
     """Return a question for each tag whose creation time is needed."""
     facts: tuple[Fact, ...] = ("created",)
-    if choice.policy.platforms:  # needed later, and in the same manifest
+    if choice.policy.platforms:  # platforms are needed later, and are in the same manifest
         facts = ("created", "platforms")
     tags = dates_needed(choice.tags, choice.policy)
     return {tag: replace(choice.about(tag), facts=facts) for tag in tags}
 
 
 def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
-    """Return the choice with the creation times in `answers` (by tag), and without the tags that no
-    longer exist. If there are errors in the answers, the choice gets the first one.
+    """Return the choice with the creation times in `answers` (keyed by tag), and without the tags
+    that no longer exist. If the answers contain errors, the first one becomes the choice's error.
     """
     deleted_tags = {tag for tag, answer in answers.items() if not answer.exists}
     error = choice.error
@@ -263,7 +265,7 @@ def _answers_to_all(
     registry: Registry,
 ) -> Mapping[Question, Answer]:
     """Return the registries' answers to the questions of several choices, asking each question only
-    once. Each mapping contains the questions of one choice, by tag.
+    once. Each mapping contains the questions of one choice, keyed by tag.
     """
     questions: dict[Question, None] = {}
     for questions_of_choice in questions_by_tag:
@@ -273,12 +275,12 @@ def _answers_to_all(
 
 @dataclass(frozen=True)
 class Newest:
-    """A choice's newest tag that matches its platforms and is old enough, or an error."""
+    """A choice's newest tag that supports its platforms and is old enough, or an error."""
 
     tag: str = ""
     error: TaskError | None = None
-    # the newest matching tag if it is too young, and when it will be old enough ("" if no tag has a
-    # date)
+    # the newest matching tag if it is too young, and the time
+    # at which it will be old enough ("" if no tag has a date)
     young: tuple[str, str] | None = None
 
 
@@ -287,15 +289,15 @@ def _newest_of_each(
     terms: Terms,
     registry: Registry,
 ) -> dict[Identity, Newest]:
-    """Return each choice's newest tag that matches its rules, or why there is none, by the choice's
-    key.
+    """Return, for each choice, the newest tag that matches its rules, or the reason why there is
+    none. The result is keyed by choice.
 
-    A choice is several asks with the same tags and rules. In each round, the next tags of all
-    choices are checked with one call of `registry`.
+    A choice is a group of asks with the same tags and rules. In each round, the next tags of all
+    choices are checked with a single call of `registry`.
     """
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     unfinished = [search for search in searches if search.unchecked]
-    size = 1  # the newest tag alone usually matches
+    size = 1  # the newest tag usually matches, so the first round only checks that tag
     while unfinished:
         questions_of_searches = [search.take_questions(size) for search in unfinished]
         answers = _answers_to_all(questions_of_searches, registry)
@@ -319,11 +321,13 @@ class _Search:
         self._terms = terms
         self._minimum_age = _minimum_age_of(choice.policy, terms)
         tags = ranked(choice.tags, choice.policy, choice.dates)
-        # If no tag has the platforms, this remains the result, and the decision says why.
+        # If no tag supports the platforms, this remains the
+        # result, and the decision states the reason.
         self.result = Newest(tags[0] if tags else "")
-        # the tags that must still be checked, newest first
+        # the tags that have yet to be checked, newest first
         if self._minimum_age:
-            self.unchecked = tags[:MOST_YOUNG]  # each needs a request for its date
+            # limited, because looking up a tag's date takes a request
+            self.unchecked = tags[:MOST_YOUNG]
         elif choice.policy.platforms:
             self.unchecked = tags
         else:  # nothing to check, so the newest tag is the result
@@ -339,7 +343,7 @@ class _Search:
         return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
-        """Check these tags, newest first. End the search at the first tag that matches or whose
+        """Examine these tags, newest first. End the search at the first tag that matches or whose
         answer is an error. `answers` is keyed by tag.
         """
         for tag, answer in answers.items():
@@ -353,15 +357,15 @@ class _Search:
         return self._is_suitable(answer) and self._is_old_enough(tag, answer)
 
     def _is_suitable(self, answer: Answer) -> bool:
-        """Return whether the tag still exists and has the platforms that the rules require."""
+        """Return whether the tag still exists and supports the platforms that the rules require."""
         if not answer.exists:
             return False
         platforms = self.choice.policy.platforms
         return not platforms or suits(platforms, answer.platforms)
 
     def _is_old_enough(self, tag: str, answer: Answer) -> bool:
-        """Return whether a tag is old enough. If it is not, also record it in the result (`young`),
-        unless the tag that is already there takes precedence.
+        """Return whether a tag is old enough. A tag that is too young is also recorded in the
+        result (`young`), unless the tag that is already recorded there takes precedence.
         """
         if not self._minimum_age:
             return True
@@ -371,7 +375,8 @@ class _Search:
             if not until:
                 return True
 
-        # The tags are examined from the newest one down. A tag with a date wins over one without.
+        # Tags are examined from the newest down. A tag with
+        # a date takes precedence over one without.
         young = self.result.young
         if young is None:
             young = (tag, until)
@@ -384,9 +389,9 @@ class _Search:
 
 
 def _decisions_without_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
-    """Return a decision for each ask of a choice (asks that choose from the same tags with the same
-    rules) without a tag: an error if the registry did not respond, or else a refusal, because the
-    tag is too young or the rules do not admit any tag.
+    """Return a decision for each ask of a choice that has no tag: an error if the registry did not
+    respond, or else a refusal, because the tag is too young or the rules admit no tag. A choice is
+    a group of asks that choose from the same tags according to the same rules.
     """
     error = newest.error
     if error:
@@ -401,7 +406,7 @@ def _decisions_without_tag(choice: Choice, newest: Newest, terms: Terms) -> list
 
 
 def _decision_without_tag(ask: Ask, verdict: Verdict) -> Decision:
-    """Return the decision about an ask without a tag, with this verdict."""
+    """Return the decision about an ask that has no tag, with this verdict."""
     sub = ask.subscription
     return Decision(sub, ask.offered, verdict, live_reading(sub))
 
@@ -410,8 +415,8 @@ def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
     """Return an example of a tag that the rules do not admit ("" if there is none), and the refusal
     with the reason.
 
-    The example is a tag refused by the rule that refuses the most tags. If the rules themselves are
-    wrong, return the error in them instead.
+    The example is a tag that is refused by the rule that refuses the most tags. If the rules
+    themselves are invalid, return the error in them instead.
     """
     if not choice.tags:
         name = choice.asks[0].subscription.entry.image.name
@@ -425,7 +430,7 @@ def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
         if refusal.verdict == "error":
             return "", refusal
         refusals[tag] = refusal
-    if not refusals:  # cosign's own tags are never candidates, but no rule refuses them
+    if not refusals:  # cosign's own tags are never candidates, although no rule refuses them
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
 
     number_of_tags_by_rule = Counter(refusal.rule for refusal in refusals.values())

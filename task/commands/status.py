@@ -1,7 +1,7 @@
-"""`status`: showing each image's version in Git, in the cluster, and in the registry, with its
-hold, request, and past builds.
+"""`status`: reports each image's version in Git, in the cluster, and in the registry, together with
+its hold, request, and past builds.
 
-This is read-only.
+This command is read-only.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Versions = Sequence[FileVersion]
 
 def without_git(sub: Subscription) -> ImageStatus:
     """Return an image's status from its Application alone, without reading Git: the running
-    versions, and a hold (an order that keeps a version) in an annotation.
+    versions, and a hold (an order that keeps a version) that is set by an annotation.
     """
     hold = Hold(sub.locked) if sub.locked else None
     return ImageStatus(
@@ -82,20 +82,20 @@ def image_status(
     sub: Subscription,
     terms: Terms,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """Return an image's status from a snapshot (the files of a branch at one commit), and any
-    problems with reading it.
+    """Return an image's status from a snapshot (the files of a branch at one commit), and the
+    problems that occurred while reading it.
 
-    The status has the version in Git, and, from the state file, the hold (an order that keeps a
-    version) and the build that the hold defers. Anything that cannot be read is left out.
+    The status contains the version in Git, and, from the state file, the hold (an order that keeps
+    a version) and the build that the hold defers. Anything that cannot be read is left out.
     """
     row = replace(without_git(sub), branch=snapshot.branch)
     problems: list[Problem] = []
-    # The fields are set one by one, so that the known fields are kept if there is an error.
+    # The fields are set one by one, so that the fields set so far are kept if there is an error.
     try:
         kind = resolve(sub, snapshot)
         row = replace(row, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
         if not row.in_git.version and not row.live:
-            # before the first build: only the chart or the kustomization has a version
+            # before the first build, only the chart or the kustomization contains a version
             row = replace(row, in_sources=own_reading(snapshot.files, sub, kind))
         image = sub.image_at(row.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
@@ -108,10 +108,10 @@ def image_status(
         state = states.get(file_of(snapshot, sub, states), NOTHING)
     except TaskError as error:
         return row, (*problems, unread(sub, error))
-    # what the state file remembers about this image
+    # what the state file records about this image
     memory = state.images.get(key_of(sub), Memory())
     row = replace(row, deferred=memory.deferred)
-    if not row.hold:  # otherwise, Flux's own annotations stop the updates
+    if not row.hold:  # otherwise, Flux's own annotations prevent the updates
         row = _with_remembered_hold(row, state, memory, terms.now)
     return row, tuple(problems)
 
@@ -120,7 +120,7 @@ def _with_remembered_hold(row: ImageStatus, state: State, memory: Memory, now: s
     """Return the row with the active hold (an order that keeps a version) on the image or on its
     Application, or else with an active freeze.
 
-    `state` and `memory` are what the state file remembers about the Application and the image.
+    `state` and `memory` are what the state file records about the Application and the image.
     """
     hold = holding(state, memory, now)
     if hold:
@@ -138,8 +138,8 @@ def unread(sub: Subscription, error: TaskError) -> Problem:
 
 
 def paths_of(row: ImageStatus) -> tuple[str, ...]:
-    """Return the files whose history is relevant to an image: the file with its version, and the
-    state file if a build is deferred.
+    """Return the files whose history is relevant to an image: the file that contains its version,
+    and the state file if a build is deferred.
     """
     paths = []
     if row.in_git.file:
@@ -150,7 +150,7 @@ def paths_of(row: ImageStatus) -> tuple[str, ...]:
 
 
 def versions_to_read(builds: int) -> int:
-    """Return how many versions of a file are read to show this many builds.
+    """Return how many versions of a file must be read to find this many builds.
 
     This is more than the number of builds, because some versions only change other lines.
     """
@@ -164,11 +164,11 @@ def with_history(
     most: int,
     terms: Terms,
 ) -> ImageStatus:
-    """Return the row with the image's last builds (at most `most`), and the time when its event was
-    deferred.
+    """Return the row with the image's most recent builds (at most `most`), and the time since
+    which its deferred build has been deferred.
 
-    `versions` contains the versions of the files in `paths_of`, by path, newest first, at most
-    `versions_to_read(most)` of each.
+    `versions` maps each of the files in `paths_of` to its versions, newest first, at most
+    `versions_to_read(most)` of each file.
     """
     builds: tuple[PastBuild, ...] = ()
     sub = row.subscription
@@ -176,7 +176,7 @@ def with_history(
     if path and row.kind:
         target = target_of(sub, row.kind, carry=terms.carry)
         file_versions = versions.get(path, ())
-        # a generator, so that only as many versions are parsed as `past_builds` needs
+        # a generator, so that no more versions are parsed than `past_builds` needs
         values = (
             (version, earlier_reading(snapshot.files, target, path, version.text or ""))
             for version in file_versions
@@ -194,18 +194,18 @@ def past_builds(
     *,
     cut: bool = False,
 ) -> tuple[PastBuild, ...]:
-    """Return an image's last builds (at most `most`), newest first: each value that a file has had,
-    such as tag "1.2", with the commit that wrote it.
+    """Return an image's most recent builds (at most `most`), newest first: each value that a file
+    has contained, such as tag "1.2", with the commit that wrote the value.
 
     `values` contains the versions of the file, newest first, each with the value in it (None if it
     cannot be parsed). `cut` means that there may be older versions that are not in `values`.
     `image` is the image's name.
     """
-    # A period is a series of successive versions with the same value. Each period is stored as its
-    # value and its oldest version so far, because the oldest version is the one that wrote the
-    # value.
+    # A period is a series of successive versions with the same value.
+    # It is stored as the value and the period's oldest version so
+    # far, because the oldest version is the one that wrote the value.
     periods: list[tuple[Reading, FileVersion]] = []
-    number_of_builds = 0  # the periods in which the file had the image
+    number_of_builds = 0  # the number of periods in which the file contained the image
     previous_value: Reading | None = None
     for file_version, value in values:
         if value is None:
@@ -215,15 +215,16 @@ def past_builds(
             periods[-1] = (value, file_version)
         else:
             periods.append((value, file_version))
-            if value.version:  # otherwise, the file did not have the image
+            if value.version:  # otherwise, the file did not contain the image
                 number_of_builds += 1
         previous_value = value
-        if number_of_builds > most:  # another one has begun, so the first `most` are complete
+        # the next period has begun, so the first `most` periods are complete
+        if number_of_builds > most:
             break
 
     oldest_is_incomplete = cut and number_of_builds <= most
     if oldest_is_incomplete:
-        # an older version that is not in `values` may have written the oldest period's value
+        # an older version that is not in `values` may have written the value of the oldest period
         periods = periods[:-1]
     builds = [
         _past_build(value, file_version, image)
@@ -234,8 +235,8 @@ def past_builds(
 
 
 def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
-    """Return the build for a value that a file has had, with the commit that wrote the value, and
-    with the commit's trailers. `image` is the image's name.
+    """Return the build for a value that a file has contained, with the commit that wrote the value,
+    and with that commit's trailers. `image` is the image's name.
     """
     message = version.message
     return PastBuild(
@@ -251,8 +252,8 @@ def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
 
 
 def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return since when the state file has continuously had the row's deferred build (one that a
-    hold or a freeze keeps back), or "" if there is none or the time is unknown.
+    """Return since when the state file has continuously contained the row's deferred build (one
+    that a hold or a freeze keeps back), or "" if there is no such build or the time is unknown.
 
     `versions` are the versions of the state file, newest first.
     """
@@ -269,19 +270,21 @@ def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         state = states.get(file_of(snapshot, sub, states), NOTHING)
         memory = state.images.get(key_of(sub), Memory())
         if memory.deferred is None or memory.deferred.version != deferred.version:
-            break  # it was deferred in the next newer version, which was read before this one
+            # the build was first deferred in the version read just before this one, which is newer
+            break
         since = version.at
     return since
 
 
-MOST = 50  # head branches per repository that are looked up at the forge
+MOST = 50  # how many head branches per repository are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
     """Return the rows with the builds and releases (ends of holds) that are waiting on head
-    branches, proposed by pull requests. They come from the branches' lists on the memory branch.
+    branches and are proposed by pull requests. They are taken from the branches' lists on the
+    memory branch.
 
-    If several versions of an image are waiting, its row gets the last one.
+    If several versions of an image are waiting, its row receives the last one.
     """
     requests_by_build: dict[BuildKey, OpenRequest] = {}
     requests_by_release: dict[ListedRelease, OpenRequest] = {}
@@ -310,13 +313,13 @@ def _request_ending_hold(
     requests_by_release: Mapping[ListedRelease, OpenRequest],
 ) -> OpenRequest | None:
     """Return the pull request that ends the row's hold (an order that keeps a version) once it is
-    merged, or None.
+    merged, or None if there is no such request.
 
-    `requests_by_release` contains the requests, by the release (the end of a hold) that they
+    `requests_by_release` contains the requests, keyed by the release (the end of a hold) that they
     propose.
     """
     sub = row.subscription
-    image = key_of(sub) if row.scope == "image" else ""  # "" means all images
+    image = key_of(sub) if row.scope == "image" else ""  # "" stands for all images
     for release, request in requests_by_release.items():
         place = (release.application, release.folder, release.image)
         if release.hold == row.hold and place == (sub.application.key, sub.home, image):
@@ -329,14 +332,14 @@ def with_requests(
     batch: Batch,
     world: World,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return the rows with the forge's current data about the requests for waiting builds, and any
-    problems with reading the requests.
+    """Return the rows with the forge's current data about the requests for waiting builds, and the
+    problems that occurred while reading the requests.
 
     Requests that are no longer open are removed. If the forge (the Git host) cannot be used, the
     rows are returned unchanged.
     """
     repo = batch.asks[0].subscription.repo
-    ordered_heads: dict[str, None] = {}  # an ordered set
+    ordered_heads: dict[str, None] = {}  # a dictionary that serves as an ordered set
     for row in rows:
         for request in (row.request, row.ends_with):
             if request:
@@ -354,7 +357,8 @@ def with_requests(
         )
         return rows, ()
     try:
-        heads_to_look_up = heads[:MOST]  # each needs a request to the forge
+        # limited, because each look-up takes a request to the forge
+        heads_to_look_up = heads[:MOST]
         proposed_by_head = {head: forge.find(batch.base, head) for head in heads_to_look_up}
     except TaskError as error:
         message = f"cannot read open pull requests in {without_login(repo)}: {error.message}"
@@ -380,7 +384,7 @@ def _with_forge_data(
     """Return a request with the forge's current data, or None if the request is no longer open.
 
     `proposed_by_head` contains the result for each head branch that was looked up: its request, or
-    None if it has none. A request whose head branch was not looked up is returned unchanged.
+    None if there is none. A request whose head branch was not looked up is returned unchanged.
     """
     if request is None or request.head not in proposed_by_head:
         return request
@@ -392,26 +396,27 @@ def _with_forge_data(
     return replace(request, url=proposed.url, number=proposed.number)
 
 
-_ROWS_PER_PAGE = 500  # images whose history is in memory at a time
+_ROWS_PER_PAGE = 500  # how many images' histories are in memory at a time
 
 
 @dataclass(frozen=True)
 class StatusDetails:
-    """The details to read in addition to Git and the running versions."""
+    """What to read besides Git and the running versions."""
 
-    newest: bool = False  # the newest tags in the registries
-    builds: int = 5  # the number of past builds
-    requests: bool = False  # open pull requests, even if no Application uses pull requests
-    dates: bool = False  # when the newest tags were created
+    newest: bool = False  # whether to read the newest tags in the registries
+    builds: int = 5  # how many past builds to read
+    # whether to read open pull requests even if no Application uses pull requests
+    requests: bool = False
+    dates: bool = False  # whether to read when the newest tags were created
 
 
-# the statuses of some images, and the problems
+# the statuses of some images, and the problems with reading them
 Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
 def status(job: Job, world: World, details: StatusDetails) -> Status:
     """Return the status of all images in these Applications, or only of `job.images`. `details`
-    says what to read in addition to Git and the running versions.
+    specifies what to read besides Git and the running versions.
 
     `job` must be a dry run.
     """
@@ -439,7 +444,7 @@ def status(job: Job, world: World, details: StatusDetails) -> Status:
 
 
 def _sort_key(row: ImageStatus) -> tuple[str, str, str]:
-    """Return the key that sorts images: by Application, alias, and file."""
+    """Return the key by which images are sorted: Application, alias, and file."""
     sub = row.subscription
     return sub.application.key, sub.entry.alias, sub.path
 
@@ -450,8 +455,8 @@ def rows_of(
     world: World,
     details: StatusDetails,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return the status of each matched image, from Git or, for images that are patched in the
-    cluster, from the live Application. Also return any problems with reading them.
+    """Return the status of each matched image. It comes from Git or, for images that are patched in
+    the cluster, from the live Application. Also return the problems that occurred while reading.
     """
     parts = read_branches(
         matched,
@@ -460,7 +465,7 @@ def rows_of(
         read=lambda batch: _rows_of_branch(batch, job, world, details),
         failed=lambda asks, error, _base: _rows_without_git(asks, error),
     )
-    if not job.only:  # with `--only-repository`, separate runs handle these
+    if not job.only:  # with `--only-repository`, separate runs handle live Applications
         parts += [_row_of_live(ask, job, world) for ask in matched.live]
 
     rows: list[ImageStatus] = []
@@ -492,21 +497,21 @@ def _rows_without_git(asks: Sequence[Ask], error: TaskError) -> Rows:
 
 
 def _rows_of_branch(batch: Batch, job: Job, world: World, details: StatusDetails) -> Rows:
-    """Return the statuses of the images in a batch (all asks for one branch), and the problems with
-    reading them.
+    """Return the statuses of the images in a batch (all asks for one branch), and the problems that
+    occurred while reading them.
     """
-    # the heads are needed only to decide as a run would
+    # the head branches are only needed to decide as a run would
     expected_heads = branches_of_requests(batch) if job.images else []
     places_to_read = chain(CONFIG, chain.from_iterable(map(places, batch.asks)))
     snapshot = batch.repository.snapshot(batch.base, places_to_read, expected_heads, CONFIG)
     problems: list[Problem] = []
 
     # apply the repository's config to the batch, the snapshot, and the job
-    config_error = None  # the error in the config, if it has one
+    config_error = None  # the error in the repository's config, if there is one
     try:
         snapshot = with_own_memory_branch(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
-    except TargetError as error:  # the statuses are still shown
+    except TargetError as error:  # the statuses are shown nevertheless
         config_error = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
 
@@ -539,7 +544,7 @@ def _rows_of_snapshot(
     snapshot: Snapshot,
     terms: Terms,
 ) -> tuple[list[ImageStatus], list[Problem]]:
-    """Return each image's status from a branch's files and its lists of waiting builds."""
+    """Return each image's status, read from a branch's files and its lists of waiting builds."""
     subs = [ask.subscription for ask in batch.asks]
     other_holds = holds_of_others(snapshot, subs, terms)
     rows: list[ImageStatus] = []
@@ -552,8 +557,8 @@ def _rows_of_snapshot(
 
 
 def _with_hold_of_others(row: ImageStatus, other_hold: Hold | None) -> ImageStatus:
-    """Return the row with the hold from a different state file, if there is one, unless the row
-    already has a hold other than a freeze.
+    """Return the row with the hold from a different state file, if there is one. A row that already
+    has a hold other than a freeze is returned unchanged.
     """
     has_own_hold = row.hold is not None and row.scope != "freeze"
     if other_hold is None or has_own_hold:
@@ -569,11 +574,12 @@ def _decisions_of_run(
     world: World,
 ) -> Sequence[Decision]:
     """Return what a run would decide about the images in the batch (all asks for one branch). If
-    the repository's config has an error, each decision is that error.
+    the repository's config contains an error, each decision is that error.
     """
     if config_error:
         return failed_asks(batch.asks, config_error, job.terms).decisions
-    contention = Contention(f"moving {batch.base}", job.deadline, world)  # nothing is pushed
+    # required by `prepare`, although nothing is pushed
+    contention = Contention(f"moving {batch.base}", job.deadline, world)
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
     decisions = list(plan.without_commit)
     for prepared in plan.commits:
@@ -588,9 +594,9 @@ def _with_builds(
     most: int,
     terms: Terms,
 ) -> list[ImageStatus]:
-    """Return the rows, each with its image's last builds (at most `most`).
+    """Return the rows, each with its image's most recent builds (at most `most`).
 
-    The history is read in pages of `_ROWS_PER_PAGE` rows, because it needs a lot of memory.
+    The history is read in pages of `_ROWS_PER_PAGE` rows, because it takes up a lot of memory.
     """
     pages = [rows[start : start + _ROWS_PER_PAGE] for start in range(0, len(rows), _ROWS_PER_PAGE)]
     paths_of_pages = [tuple(chain.from_iterable(map(paths_of, page))) for page in pages]
@@ -609,8 +615,8 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
 
 
 def _row_of_live(ask: Ask, job: Job, world: World) -> Rows:
-    """Return the status of an image whose Application is patched live (in the cluster) and is
-    therefore not in Git, and the problems with reading it.
+    """Return the status of an image whose Application is patched live (in the cluster), so that the
+    image is not in Git, and the problems that occurred while reading it.
     """
     sub = ask.subscription
     row = replace(without_git(sub), kind="live")
@@ -639,9 +645,9 @@ def _with_newest(
     dates: bool,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the rows, each with the newest tag in the registry that its rules admit, and a problem
-    for each row without one.
+    for each row without such a tag.
 
-    With `dates`, also add when the newest tags were created.
+    With `dates`, the creation times of the newest tags are also added.
     """
     rows_with_tags, problems = _with_newest_tags(rows, job, world)
     questions = _questions_about_newest(rows_with_tags, dates=dates)
@@ -662,19 +668,19 @@ def _with_newest_tags(
     rows: Sequence[ImageStatus], job: Job, world: World
 ) -> tuple[list[ImageStatus], list[Problem]]:
     """Return the rows, each with the newest tag that its rules admit (chosen as `scan` does), and a
-    problem for each row without one.
+    problem for each row without such a tag.
     """
     asks = []
     for row in rows:
         image = replace(row.subscription.entry.image, digest="")
         asks.append(Ask(row.subscription, (image,)))
-    # Each ask now has its newest tag, or has become a decision that says why there is none.
-    # `old_enough_at` says when a newer tag reaches its minimum age.
+    # Each ask now has its newest tag, or has become a decision that states why there is none.
+    # `old_enough_at` contains the time at which a newer tag reaches its minimum age.
     matched, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
         for ask in matched.asks
-        if ask.candidates[0].tag  # a locked image does not get one
+        if ask.candidates[0].tag  # a locked image receives no tag
     }
     without_response = {
         decision.subscription.identity
@@ -700,8 +706,8 @@ def _questions_about_newest(
     *,
     dates: bool,
 ) -> dict[Identity, Question]:
-    """Return the questions about the rows' newest images, by the subscriptions' identities. There
-    are none for rows about which nothing more needs to be known.
+    """Return the questions about the rows' newest images, keyed by the identity of the
+    subscription. There are no questions for rows about which everything is known.
     """
     questions = {}
     for row in rows:
@@ -714,7 +720,8 @@ def _questions_about_newest(
 
 def _facts_needed_of_newest(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
     """Return the facts that are needed about a row's newest tag: when it was created (with
-    `dates`), and its digest (if Git has a digest, or if the strategy compares digests).
+    `dates`), and its digest (if the version in Git has a digest, or if the strategy compares
+    digests).
     """
     facts: tuple[Fact, ...] = ("created",) if dates else ()
     if row.in_git.digest or needs(row.subscription.policy, "digest"):
@@ -725,8 +732,8 @@ def _facts_needed_of_newest(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...
 def _problem_without_newest(decision: Decision) -> Problem:
     """Return the problem that explains why a row has no newest tag.
 
-    Either the registry did not respond, which is an error, or the rules do not admit any of its
-    tags, which is only a warning.
+    Either the registry did not respond, which is an error, or the rules admit none of its tags,
+    which is only a warning.
     """
     trouble = decision.judged.trouble
     if decision.verdict != "error":
@@ -748,7 +755,7 @@ def _with_answer(
     sub = row.subscription
     newest = None
     if answer.exists:
-        # if the digest was not asked for, it does not matter and is not shown
+        # if the digest was not requested, it is irrelevant and not shown
         digest = answer.digest if "digest" in question.facts else ""
         newest = replace(image, digest=digest)
     row = replace(row, newest=newest, newest_at=answer.created)

@@ -1,4 +1,4 @@
-"""Decides whether a tag is admitted: strategies, filters, version ranges, and build order.
+"""Decides whether a tag is admitted: strategies, filters, version ranges, and the order of builds.
 
 Pure.
 """

@@ -1,11 +1,11 @@
-"""Orders builds, so that an older build that finishes later never wins,
-and decides what a state file stores about them.
+"""Orders builds, so that an older build that finishes late never wins, and decides what a state
+file records about builds.
 
 Pure.
 
-Two builds are compared by sequence (if both come from the same counter), else by the ancestry of
-their source commits, else by the image's creation time, else by order of arrival. Strategies that
-order tags compare the tags first.
+Two builds are compared by sequence (if both numbers come from the same counter), or else by the
+ancestry of their source commits, or else by the images' creation times, or else by order of
+arrival. Strategies that order tags compare the tags first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def compare(
     old: Build,
     ancestry: Ancestry,
 ) -> tuple[Literal["newer", "older", ""], str]:
-    """Return whether `new` is newer or older than `old`, and why. Both values are "" if the order
+    """Return whether `new` is newer or older than `old`, and why. Both results are "" if the order
     is unknown.
     """
     new_number = new.sequence
@@ -60,8 +60,8 @@ def _order_by_difference(
 ) -> tuple[Literal["newer", "older"], str]:
     """Return whether the new build is newer or older than the old one, and why.
 
-    `difference` is the new build's number or time minus the old one's. `new` and `old` are texts
-    about them, such as "sequence 12".
+    `difference` is the new build's number or time minus the old one's. `new` and `old` describe the
+    two builds, such as "sequence 12".
     """
     if difference > 0:
         return "newer", f"{new} comes after {old}"
@@ -81,7 +81,7 @@ def commits(new: Build, old: Build) -> Commits | None:
     if not have_commits or new.commit == old.commit:
         return None
     # Contact only the server named in the event. Other people can edit a state file, so never
-    # contact a URL from that file.
+    # contact a URL that it contains.
     if not new.repository:
         return None
     if old.repository and host_and_path(new.repository) != host_and_path(old.repository):
@@ -96,13 +96,13 @@ def superseded(
     memory: Memory,
     ancestry: Ancestry,
 ) -> str:
-    """Return why the event's build is not the newest ever written, or "" if it is the newest or the
-    order is unknown.
+    """Return why the event's build is not the newest build ever written, or "" if it is the newest
+    or the order is unknown.
 
-    `event` is the build that is offered, and `current` is the version in Git. `memory` is what the
-    state file remembers about the image: the newest written build, and the versions that have been
-    replaced. This way, rerunning an old pipeline after a newer build or a rollback does not change
-    anything.
+    `event` is the offered build, and `current` is the version in Git. `memory` is what the state
+    file records about the image: the newest build ever written, and the versions that have been
+    replaced. Because of this check, rerunning an old pipeline after a newer build or a rollback
+    does not change anything.
     """
     newest = memory.written
     relation = ""
@@ -121,9 +121,10 @@ def superseded(
     if newest is None:
         return ""
 
-    # If the strategy orders tags, it has already compared them, and the builds do not count. But
-    # after a rollback, it has compared with an older tag, so the builds are also compared here.
-    # Otherwise, a repeated event would restore a tag that the rollback skipped.
+    # If the strategy orders tags, it has already compared them, and the builds
+    # are irrelevant. But after a rollback, the strategy has compared the event
+    # with an older tag, so the builds are compared here as well. Otherwise, a
+    # repeated event would restore a tag that the rollback skipped.
     was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
@@ -144,9 +145,9 @@ def _was_replaced(event: Written, current: Reading, versions: Collection[str]) -
     """Return whether the event's version is one of these earlier `versions` in Git, each written as
     `tag`, `tag@digest`, or the digest.
 
-    `current` is the version in Git now. Git may have had only the tag while the event has the
-    digest, or vice versa. If Git has the same tag now, the tag is mutable, and only the digest
-    distinguishes the tag's builds.
+    `current` is the version that is now in Git. Git may have had only the tag while the event has
+    the digest, or vice versa. If Git has the same tag now, the tag is mutable, and only the digest
+    distinguishes the builds of that tag.
     """
     if event.version in versions:
         return True
@@ -178,12 +179,12 @@ def gone_back(
     current: Reading,
     memory: Memory,
 ) -> str:
-    """Return why a promoted build may be older than the target's, or "" if it is not.
+    """Return why a promoted build may be older than the target's build, or "" if it is not older.
 
-    A promotion copies a source's version, `event`, to a target, which has the version `current` and
-    the memory `memory`. `newest` is the newest build with an identity (a sequence number, a commit,
+    A promotion copies `event`, a source's version, to a target whose version is `current` and whose
+    memory is `memory`. `newest` is the newest build with an identity (a sequence number, a commit,
     or a time) that was ever written at the source. If the source now has a different version,
-    either the source went back to an older build, or the version is a later build without an
+    either the source went back to an older build, or that version is a later build without an
     identity. If the strategy orders tags, it alone compares different tags.
     """
     source_has_changed = newest != Written() and not alike(newest, event)
@@ -192,13 +193,14 @@ def gone_back(
     if rules_of(policy).ordered and event.tag != newest.tag:
         return ""
 
-    target_build = Build()  # unknown, unless the target has its newest written build
+    # unknown, unless the target currently has the newest build ever written there
+    target_build = Build()
     if memory.written and alike(memory.written, current):
         target_build = memory.written.build
     event_relation, _ = compare(event.build, target_build, {})
     if event_relation == "newer":
         return ""
-    # The target only goes back if it has `newest` itself, or a newer build.
+    # The target only goes back if it has `newest` itself or a newer build.
     if not alike(newest, current):
         newest_relation, _ = compare(newest.build, target_build, {})
         if newest_relation != "older":
@@ -212,8 +214,9 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
     """Return why the build `event` is older than the build `known`, such as "sequence 3 comes
     before sequence 5". Return "" if it is not older, or if the order is unknown.
 
-    If the strategy orders tags and the tags differ, compare the tags. Otherwise, compare the builds
-    by sequence, commit ancestry (`ancestry` has the known results), or creation time.
+    If the strategy orders tags and the tags differ, the tags are compared. Otherwise, the builds
+    are compared by sequence, by commit ancestry (`ancestry` contains the known results), or by
+    creation time.
     """
     rules = rules_of(policy)
     if rules.ordered and event.tag != known.tag:
@@ -222,16 +225,17 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
     return reason if relation == "older" else ""
 
 
-MOST = 20  # replaced or failed versions that are remembered; the newest come first
+MOST = 20  # how many replaced or failed versions are remembered; the newest come first
 
 
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
-    """Return an image's memory (what the state file remembers about it) after `event` was written.
+    """Return an image's memory (what the state file records about the image) after `event` was
+    written.
 
-    A deferred build and a rollback are no longer remembered after that. The result keeps only what
-    later decisions may need: the build's identity if tags alone do not decide, and the versions
-    that a rollback skipped, until a newer tag is written. For a build without an identity, the
-    order of arrival decides, so the build is not stored.
+    The deferred build and the rollback are then forgotten. The result keeps only what later
+    decisions may need: the identity of the build if tags alone do not decide, and the versions that
+    a rollback skipped, until a newer tag is written. A build without an identity is not stored,
+    because such builds are ordered by arrival.
     """
     rules = rules_of(policy)
     if rules.ordered:
@@ -255,35 +259,37 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
 
 def _newest_by_tag(newest: Written | None, event: Written, rules: Rules) -> Written | None:
-    """Return the newest build to store after `event` was written, if the strategy orders tags.
+    """Return the newest build to store after `event` was written, for a strategy that orders tags.
 
-    `newest` is the stored build so far. None means to store none, because the tags decide.
+    `newest` is the build stored so far. None means that no build is stored, because the tags
+    decide.
     """
     event_is_older = newest is not None and rules.older(event.tag, newest.tag) != ""
     if event_is_older:
         return newest
-    # Stored builds only decide between images with the same tag, and only a digest in Git can tell
-    # these apart.
+    # Stored builds only decide between images with the same tag, and only a digest in Git can
+    # distinguish such images.
     has_identity = event.build != Build()
     return event if has_identity and event.digest else None
 
 
 def _newest_by_arrival(newest: Written | None, event: Written) -> Written | None:
-    """Return the newest build to store after `event` was written, if the strategy does not order
-    tags. `newest` is the stored build so far.
+    """Return the newest build to store after `event` was written, for a strategy that does not
+    order tags. `newest` is the build stored so far.
     """
     has_identity = event.build != Build()
     if has_identity:
         return event
     if newest and newest.build == Build():
-        # a rollback stored it without an identity, so no later event can be compared with it
+        # the stored build comes from a rollback and has no
+        # identity, so later events cannot be compared with it
         return None
     return newest
 
 
 def noted_failure(memory: Memory, version: str) -> Memory:
-    """Return an image's memory after the rollout of `version` failed. Git has a different version
-    by now.
+    """Return an image's memory after the rollout of `version` failed. By now, Git has a different
+    version.
     """
     failed = tuple(dict.fromkeys((version, *memory.failed)))
     return replace(memory, failed=failed[:MOST])
@@ -298,9 +304,9 @@ def rolled_back(
 ) -> Memory:
     """Return an image's memory after a rollback from the version `current` to the version `to`.
 
-    `passed` has the versions that the rollback skipped. Repeated events restore neither them nor
-    `current`. `words` is the request, such as `previous`. It is stored with the version that it
-    stood for, so that a job that repeats the rollback finds it already done.
+    `passed` contains the versions that the rollback skipped. Repeated events restore neither these
+    versions nor `current`. `words` is the requested target, such as `previous`. It is stored with
+    the version that it referred to, so that a job that repeats the rollback finds it already done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     skipped = dict.fromkeys((current.version, *passed, *memory.replaced))
@@ -314,7 +320,7 @@ def rolled_back(
 
 
 def released(memory: Memory) -> Memory:
-    """Return an image's memory after a release, which ends its hold."""
+    """Return an image's memory after its hold was released."""
     return replace(
         memory,
         hold=None,
@@ -324,22 +330,24 @@ def released(memory: Memory) -> Memory:
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
-    """Return the hold (an order not to update an image), or None if it has expired by `now`."""
+    """Return the hold (an order not to update an image), or None if the hold has expired at the
+    time `now`.
+    """
     if hold and hold.until and epoch_seconds(hold.until) <= epoch_seconds(now):
         return None
     return hold
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
-    """Return the active hold on an image: the image's own hold (in `memory`), else the hold on the
-    whole Application (in `state`), else None.
+    """Return the active hold on an image: the hold on the image itself (in `memory`), or else the
+    hold on the whole Application (in `state`), or else None.
     """
     return active(memory.hold, now) or active(state.hold, now)
 
 
 def merged(base: State, memory_branch: State) -> State:
-    """Return the combined state from the base branch and from its memory branch (which stores holds
-    and deferred builds if commits do not go directly to the base). The stricter hold wins.
+    """Combine the states of the base branch and of its memory branch (which stores holds and
+    deferred builds if commits do not go directly to the base). The stricter hold wins.
     """
     images = dict(base.images)
     for key, memory in memory_branch.images.items():
@@ -348,11 +356,11 @@ def merged(base: State, memory_branch: State) -> State:
 
 
 def stricter_only(base: State, memory_branch: State) -> State:
-    """Return the state that applies to updates of the base branch itself: its own state, and the
+    """Return the state that applies to updates of the base branch itself: its own state, plus the
     holds from its memory branch.
 
-    The memory branch may be less protected than the base. So the memory branch can hold builds back
-    on the base, but never let them through.
+    The memory branch may be less protected than the base. So it can hold builds back from the base,
+    but can never let a build through.
     """
     images = dict(base.images)
     for key, memory in memory_branch.images.items():
@@ -362,8 +370,8 @@ def stricter_only(base: State, memory_branch: State) -> State:
 
 
 def _merge_memories(base: Memory, memory_branch: Memory) -> Memory:
-    """Return the combined memory of one image (its newest build, replaced and failed versions,
-    hold, and so on) from the base branch and the memory branch.
+    """Combine the memories that the base branch and the memory branch have of one image (its newest
+    build, replaced and failed versions, hold, and so on).
     """
     replaced = dict.fromkeys((*base.replaced, *memory_branch.replaced))
     failed = dict.fromkeys((*base.failed, *memory_branch.failed))
@@ -372,15 +380,15 @@ def _merge_memories(base: Memory, memory_branch: Memory) -> Memory:
         replaced=tuple(replaced),
         failed=tuple(failed),
         hold=stricter(base.hold, memory_branch.hold),
-        # the memory branch has a deferred build only if it is not the base's
+        # the memory branch only has a deferred build if it differs from the base's
         deferred=memory_branch.deferred or base.deferred,
         rollback=base.rollback or memory_branch.rollback,
     )
 
 
 def _newer_build(written: Written | None, other: Written | None) -> Written | None:
-    """Return the build with the higher sequence number, or `written` if the two builds have no
-    numbers from the same counter.
+    """Return the build with the higher sequence number, or `written` if the two builds' numbers do
+    not come from the same counter.
     """
     if written is None or other is None:
         return written or other
@@ -402,8 +410,8 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
 
 
 def apart(base: Memory, wanted: Memory) -> Memory:
-    """Return what the memory branch has to store about an image: the wanted hold and the wanted
-    deferred build, but only where they differ from the base's memory.
+    """Return what the memory branch must store about an image: the wanted hold and the wanted
+    deferred build, each only if it differs from the base's memory.
     """
     hold = wanted.hold if wanted.hold != base.hold else None
     deferred = wanted.deferred if wanted.deferred != base.deferred else None
@@ -411,8 +419,8 @@ def apart(base: Memory, wanted: Memory) -> Memory:
 
 
 def hold_text(hold: Hold) -> str:
-    """Return a hold as one line: `held by jane since … until …: reason`. Unknown details are left
-    out.
+    """Return a hold as one line: `held by jane since … until …: reason`. Unknown details are
+    omitted.
     """
     who = f"{hold.source}," if hold.source else hold.by
     details = {"by": who, "since": readable(hold.at), "until": readable(hold.until)}
@@ -420,4 +428,4 @@ def hold_text(hold: Hold) -> str:
     line = " ".join(words)
     if not hold.reason:
         return line
-    return " ".join(f"{line}: {hold.reason}".split())  # without line breaks
+    return " ".join(f"{line}: {hold.reason}".split())  # the reason may contain line breaks

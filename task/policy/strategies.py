@@ -1,9 +1,8 @@
-"""The update strategies: which tags they admit,
-and when a candidate is newer than the current tag.
+"""The update strategies: which tags they admit, and when a candidate is newer than the current tag.
 
 To add a strategy, add a class here and to `STRATEGIES`, add its name to `Strategy` in
-task/model.py, and add a row to docs/annotations.md. Annotations, `--strategy`, and all rules
-follow from these.
+task/model.py, and add a row to docs/annotations.md. Nothing else is needed: annotations,
+`--strategy`, and all rules use these.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from task.timestamps import epoch_seconds
 
 Kind = Literal["numeric", "alphabetical", "regexp"]
 KINDS: Mapping[str, Kind] = {"numeric": "numeric", "alphabetical": "alphabetical"}
-VERSION_GROUP = "semver"  # the group that is compared as a version
-# RE2 copies all groups for each character in a tag, so a pattern with a thousand groups takes
+VERSION_GROUP = "semver"  # the name of the group that is compared as a version
+# RE2 copies all groups for each character in a tag, so a pattern with a thousand groups would take
 # seconds for a thousand tags.
 MOST_GROUPS = 16
 _RUN = re.compile(r"[0-9]+|[^0-9]+")
@@ -52,7 +51,7 @@ class TagOrder:
     kind: Kind
     descending: bool = False
     pattern: str = ""
-    groups: tuple[tuple[str, int], ...] = ()  # each with its group number in the pattern
+    groups: tuple[tuple[str, int], ...] = ()  # each group's name, and its number in the pattern
 
     @property
     def has_version(self) -> bool:
@@ -62,8 +61,8 @@ class TagOrder:
     def read(self, tag: str) -> Mapping[str, str | None] | None:
         """Return the part of the tag that each group in the pattern matches, in order.
 
-        Return None if the pattern does not match. A group that did not participate is None. If
-        there is no pattern, the whole tag is one unnamed part.
+        Return None if the pattern does not match. A group that did not participate in the match
+        maps to None. If there is no pattern, the whole tag is a single unnamed part.
         """
         if self.kind != "regexp":
             return {"": tag}
@@ -80,8 +79,8 @@ class TagOrder:
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. Tags that do not match come first.
 
-        The numbers in all parts are compared first, and leading zeros only if these are equal:
-        `2026-9-10` comes after `2026-09-05`.
+        The numbers in all parts are compared first, and leading zeros only if the numbers are
+        equal: `2026-9-10` comes after `2026-09-05`.
         """
         raw_tag = tag.encode("utf-8", "surrogatepass")
         key: Any = raw_tag
@@ -91,7 +90,7 @@ class TagOrder:
             lengths = []
             for group, part in parts.items():
                 values.append(_sort_value(part, group))
-                # If the values are equal, longer runs of digits have more leading zeros.
+                # If the values are equal, longer runs of digits contain more leading zeros.
                 lengths.append([len(run) for run in _RUN.findall(part or "")])
             key = (values, lengths, raw_tag)
         return _reversed(key) if self.descending else key
@@ -138,9 +137,9 @@ def parse_tag_order(text: str) -> TagOrder:
 
 
 def _sort_value(part: str | None, name: str) -> Any:
-    """Return the sort key of the part of a tag that the group `name` matched.
+    """Return the sort key for the part of a tag that the group `name` matched.
 
-    None, for a group that did not participate, sorts first.
+    A group that did not participate (None) sorts first.
     """
     if part is None:
         return (0,)
@@ -150,10 +149,10 @@ def _sort_value(part: str | None, name: str) -> Any:
 
 
 def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
-    """Return a key that compares runs of digits as numbers, and other runs by their bytes.
+    """Return a key that compares runs of digits as numbers, and other runs byte by byte.
 
-    A run of digits comes before any other run. The key has a number's length and digits instead of
-    an `int`, which would take quadratic time on a hostile tag.
+    A run of digits comes before any other run. For a number, the key contains the number's length
+    and digits instead of an `int`, which would take quadratic time on a hostile tag.
     """
     key = []
     for run in _RUN.findall(text):
@@ -167,8 +166,8 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return the commit ID in a part of the tag whose numbers the order would compare, or "" if
-    there is none. An alphabetical order does not compare numbers.
+    """Return a commit ID in a part of the tag whose numbers the order would compare, or "" if there
+    is none. An alphabetical order does not compare numbers.
     """
     if order.kind == "alphabetical":
         return ""
@@ -181,10 +180,10 @@ def commit_in(order: TagOrder, tag: str) -> str:
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Return whether the numbers in a tag make it newer than the tag `current`.
+    """Return whether the numbers in a tag make the tag newer than the tag `current`.
 
-    All numbers are compared in order. If the tags differ in more than numbers, it is enough that
-    the last number is higher.
+    All numbers are compared in order. If the tags differ in more than their numbers, it is
+    sufficient that the last number is higher.
     """
     if numeric(tag) > numeric(current):
         return True
@@ -215,9 +214,9 @@ UNFIT_HINT = (
 class Rules:
     """A strategy's rules. The base class admits every tag and does not order tags."""
 
-    ordered = False  # whether tags alone determine the order; otherwise, builds do
-    needs: tuple[Fact, ...] = ()  # facts that a decision needs besides the tag
-    # the constraint's meaning: a range, the tag to follow, or unused, as in AIU
+    ordered = False  # whether tags alone determine the order; if not, builds do
+    needs: tuple[Fact, ...] = ()  # facts that a decision requires besides the tag
+    # how the constraint is used: as a range, as the tag to follow, or not at all, as in AIU
     constraint: Constraint = ""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
@@ -227,15 +226,15 @@ class Rules:
     def older(self, tag: str, current: str) -> str:
         """Return why `tag` does not come after `current`, or "" if it does.
 
-        Both are admitted, and they differ. If tags have no order, the tag that arrives later is
-        newer.
+        Both tags are admitted, and they differ. If tags have no order, whichever tag arrives later
+        is newer.
         """
         return ""
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return a key that sorts a repository's admitted tags, newest last.
 
-        `date` is the registry's date, or "".
+        `date` is the date from the registry, or "".
         """
         return tag
 
@@ -250,8 +249,8 @@ class Semver(Rules):
     constraint = "range"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Return (rule, reason) if the tag is not a version that satisfies every constraint, else
-        ("", "").
+        """Return (rule, reason) if the tag is not a version that satisfies every constraint, or
+        else ("", "").
 
         Without a constraint, only releases are admitted, as in AIU v1.3.
         """
@@ -292,8 +291,8 @@ class Semver(Rules):
         else:
             why = f"{current} is newer than {tag}"
 
-        # If both are true, the tags only differ in the text after the numbers. A tag-order could
-        # compare the numbers in that text.
+        # If both are true, the tags only differ in the text after the version numbers. A tag-order
+        # could compare the numbers in that text.
         have_same_numbers = new.finalize_version() == old.finalize_version()
         are_same_kind = bool(new.prerelease) == bool(old.prerelease)
         if have_same_numbers and are_same_kind:
@@ -301,30 +300,33 @@ class Semver(Rules):
         return why
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the version, then the tag."""
+        """Return a key that sorts by version, then by tag."""
         return _by_version(parse_version(tag) or Version(0)), tag
 
 
 class NewestBuild(Rules):
-    """The latest build.
+    """The newest build.
 
-    An event is the newest build because it arrives last, but tag lists are sorted by date.
+    An event is the newest build simply because it arrives last. A list of tags, however, is sorted
+    by date.
     """
 
     needs = ("created",)
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the date, then the tag. An image without a date is older than any other."""
+        """Return a key that sorts by date, then by tag. An image without a date counts as older
+        than any other image.
+        """
         if not date:
             return float("-inf"), "", tag
-        # Registries return nanoseconds. As floats, two different times might be equal, so keep the
-        # fraction as a string.
+        # Registries return nanoseconds. As floats, two different times might become equal, so keep
+        # the fraction as a string.
         whole, _, fraction = date.removesuffix("Z").partition(".")
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
 
 class Alphabetical(Rules):
-    """The greatest tag by byte order: `2024-9` > `2024-10`, `b` > `B`."""
+    """The greatest tag in byte order: `2024-9` > `2024-10`, `b` > `B`."""
 
     ordered = True
 
@@ -335,18 +337,18 @@ class Alphabetical(Rules):
         return f"{current} comes after {tag} in alphabetical order{_numbers_advice(tag, current)}"
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the tag's bytes."""
+        """Return the tag's bytes as the sort key."""
         return tag.encode()
 
 
 class Digest(Rules):
-    """The current digest of one mutable tag, which is the constraint."""
+    """The current digest of one mutable tag. The constraint is that tag."""
 
     needs = ("digest",)
     constraint = "tag"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Return (rule, reason) for any tag except the constraint, else ("", "")."""
+        """Return (rule, reason) for any tag other than the constraint, or else ("", "")."""
         wanted = policy.constraints[0] if policy.constraints else ""
         if tag == wanted:
             return "", ""
@@ -366,10 +368,10 @@ class InTagOrder(Rules):
         self._order = order
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Return (rule, reason) if the tag does not match the order, or the other strategy does not
-        admit it, else ("", "").
+        """Return (rule, reason) if the tag does not match the order, or if the other strategy does
+        not admit the tag, or else ("", "").
 
-        The constraint applies to the version in the tag.
+        The constraint applies to the version within the tag.
         """
         parts = self._order.read(tag)
         if parts is None:
@@ -377,7 +379,7 @@ class InTagOrder(Rules):
             return "tag-order", f"tag-order {order} does not match {tag or 'an empty tag'}"
 
         version = parts.get(VERSION_GROUP)
-        group = f"the group {VERSION_GROUP} of tag-order"  # for messages
+        group = f"the group {VERSION_GROUP} of tag-order"  # the constraints, for messages
         if version is not None and parse_version(version) is None:
             return "tag-order", f"{group} matches {version!r} in {tag}, which is not a version"
         if not self.constraint:
@@ -402,7 +404,9 @@ class InTagOrder(Rules):
 
 
 def _why_no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag that is not a version is rejected, and the strategy to use for such tags."""
+    """Return why a tag that is not a version is rejected, and which strategy to use for
+    such tags.
+    """
     if policy.tag_order:
         return f"{tag!r} is not a version"
     has_digits = any(character.isdecimal() for character in tag)
@@ -418,7 +422,7 @@ def _why_no_version(tag: str, policy: Policy) -> str:
 def _why_not_in_range(text: str, tag: str, version: Version) -> str:
     """Return why the version in a tag is not in the range `text`, and how to admit a pre-release.
 
-    Most people do not expect that a range without a pre-release excludes all pre-releases.
+    Most people do not expect a range without a pre-release to exclude all pre-releases.
     """
     release = version.finalize_version()
     is_prerelease_of_admitted = bool(version.prerelease) and parse_range(text).admits(release)
@@ -434,8 +438,8 @@ def _why_not_in_range(text: str, tag: str, version: Version) -> str:
 
 
 def _numbers_advice(tag: str, current: str) -> str:
-    """Return the advice to use `tag-order` if the numbers in `tag` are higher than in `current`,
-    else "".
+    """Return advice to use `tag-order` if the numbers in `tag` are higher than those in `current`,
+    or else "".
     """
     return (
         "; use tag-order to compare the numbers in the tags"
@@ -453,8 +457,8 @@ STRATEGIES: Mapping[Strategy, Rules] = {
 
 
 def rules_of(policy: Policy) -> Rules:
-    """Return the rules for the policy's strategy, with the policy's `tag-order` if the strategy
-    orders tags.
+    """Return the rules for the policy's strategy. If the strategy orders tags, the policy's
+    `tag-order` applies.
     """
     rules = STRATEGIES[policy.strategy]
     if policy.tag_order and rules.ordered:
@@ -475,5 +479,5 @@ def unfit_order(policy: Policy) -> str:
 
 
 def needs(policy: Policy, fact: Fact) -> bool:
-    """Return whether a decision needs this fact for any image."""
+    """Return whether a decision requires this fact, whatever the image."""
     return fact in rules_of(policy).needs or (fact == "digest" and policy.pin_digest)

@@ -1,8 +1,8 @@
-r"""The filters `allow-tags` and `ignore-tags`: which tags an entry can accept.
+r"""The filters `allow-tags` and `ignore-tags`, which limit the tags that an entry accepts.
 
-Their meaning is the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no
-pattern is slow) and Go's `filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies
-them.
+They work as in Argo CD Image Updater: with Go's regular expressions (RE2, in which no pattern is
+slow) and Go's `filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies the
+filters.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import re2
 from task.errors import Malformed
 from task.text import shortened
 
-LONGEST = 4096  # characters per pattern; RE2 took 25 seconds for 200,000
-# Bytes that RE2 may use per pattern. Tags have up to 128 characters, and \pL{128} works. With 32
-# MB, a pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
+LONGEST = 4096  # maximum number of characters per pattern; RE2 took 25 seconds for 200,000
+# Bytes that RE2 may use per pattern. Tags have up to 128 characters, and \pL{128} works within this
+# limit. With 32 MB, a pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
-# To find groups, RE2 tracks all states of the pattern at each character of a tag. At 4 MB, one
-# tag took 0.1 seconds.
+# To find groups, RE2 tracks all states of the pattern at each character of a tag. With 4 MB, a
+# single tag took 0.1 seconds.
 _MEMORY_WITH_GROUPS = 128 << 10
 _LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
@@ -32,7 +32,7 @@ _IN_REGEXP = {
     "*": ".*",
     "?": ".",
 }
-_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # also Python's named backreference
+_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # matches Python's named backreference as well
 _BACK = re.compile(r"\\[1-9k]")
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
@@ -44,7 +44,7 @@ def allow_pattern(value: str) -> str | None:
     """Return the RE2 pattern in an `allow-tags` value such as `regexp:<RE2>`, or None for `any` or
     an empty value.
 
-    Every character after the first colon is significant, even spaces. Raises `Malformed` for other
+    Every character after the first colon is significant, even a space. Raises `Malformed` for other
     values, and for patterns that Go's regexp rejects: a broken filter must not let a tag through.
     """
     value = value.strip()
@@ -62,7 +62,9 @@ def allow_pattern(value: str) -> str | None:
 
 
 def check_length(text: str) -> None:
-    """Raise `Malformed` for a pattern or glob so long that it could cost a run minutes."""
+    """Raise `Malformed` for a pattern or glob that is so long that it could delay a run by
+    minutes.
+    """
     if len(text) > LONGEST:
         message = (
             f"{shortened(text)!r} has {len(text):,} characters, but at most {LONGEST:,} are allowed"
@@ -81,9 +83,9 @@ def allowed(pattern: str | None, tag: str) -> bool:
 
 
 def split_globs(value: str) -> tuple[str, ...]:
-    """Return the globs in an `ignore-tags` value, trimmed, skipping empty ones.
+    """Return the trimmed globs in an `ignore-tags` value, without empty ones.
 
-    They are not checked: see `check_glob`.
+    The globs are not checked: see `check_glob`.
     """
     globs = map(str.strip, value.split(","))
     return tuple(glob for glob in globs if glob)
@@ -118,13 +120,13 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """Return the hint for an `allow-tags` value that is not `regexp:…`, such as "use any" for `*`.
+    """Return a hint for an `allow-tags` value that is not `regexp:…`, such as "use any" for `*`.
 
-    The arguments are the value's three parts: the text before the first colon, the colon (or ""),
-    and the text after it.
+    The arguments are the three parts of the value: the text before the first colon, the colon (or
+    ""), and the text after the colon.
     """
     plain_keyword = keyword.strip().lower()
-    # tags cannot contain a colon, so the value is a misspelled `regexp:`
+    # a tag cannot contain a colon, so the value must be a misspelled `regexp:`
     if plain_keyword.startswith("re") and colon:
         return f"use regexp:{shortened(unwrapped(pattern))}"
     if plain_keyword == "glob":
@@ -139,9 +141,7 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
 
 
 def unwrapped(pattern: str) -> str:
-    """Remove spaces, slashes, and quotes around a pattern. These characters are never part of a
-    tag.
-    """
+    """Remove spaces, slashes, and quotes around a pattern. Tags never contain these characters."""
     bare = pattern.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -150,8 +150,8 @@ def unwrapped(pattern: str) -> str:
 
 
 def regexp_of_glob(text: str) -> str:
-    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other strings and
-    strings that contain `.*`.
+    """Return `regexp:` and a pattern that is equivalent to a tag or a simple glob, or "" for other
+    strings and for strings that contain `.*`.
     """
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
@@ -159,9 +159,9 @@ def regexp_of_glob(text: str) -> str:
     return f"regexp:^{pattern}$"
 
 
-@lru_cache(maxsize=16)  # each pattern may use its full memory limit
+@lru_cache(maxsize=16)  # each cached pattern may use its full memory limit
 def compiled(pattern: str, *, groups: bool = False) -> Any:
-    """Return the compiled pattern, which captures groups only if `groups` is set.
+    """Return the compiled pattern. It only captures groups if `groups` is set.
 
     Raises `Malformed`.
     """
@@ -171,12 +171,12 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     try:
         regexp = re2.compile(pattern.encode(), options)
         group_names = regexp.groupindex
-        if regexp.groups and not groups:  # a thousand groups add milliseconds to each search
+        if regexp.groups and not groups:  # a thousand groups would add milliseconds to each search
             options.never_capture = True
             regexp = re2.compile(pattern.encode(), options)
     except re2.error as problem:
         message = problem.args[0] if problem.args else ""
-        if isinstance(message, bytes):  # from RE2 itself
+        if isinstance(message, bytes):  # the reason comes from RE2 itself
             message = message.decode("utf-8", "replace")
         raise _bad_pattern(pattern, str(message)) from problem
     except UnicodeEncodeError as problem:
@@ -184,8 +184,8 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     finally:
         re2.purge()  # google-re2 itself caches 128 patterns, including their memory
 
-    # The C++ library accepts two things that Go's regexp rejects: a single byte, and non-ASCII
-    # group names.
+    # The C++ library accepts two constructs that Go's regexp rejects: matching a single byte, and
+    # group names that are not ASCII.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
     for name in group_names:
@@ -209,7 +209,7 @@ def named_twice(pattern: str) -> str:
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
-    """Return the error about a pattern. `trouble` says what is wrong with it."""
+    """Return the error for an invalid pattern. `trouble` says what is wrong with the pattern."""
     has_look_around = _LOOK_AROUND.search(_ESCAPE.sub("", pattern))
     has_back_reference = any(_BACK.fullmatch(escape) for escape in _ESCAPE.findall(pattern))
     advice = "fix the pattern"
@@ -221,14 +221,14 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> re.Pattern[str]:
-    """Turn a glob for Go's `filepath.Match` into a regular expression.
+    """Convert a glob for Go's `filepath.Match` to a regular expression.
 
     Raises `Malformed` if Go rejects the glob as a bad pattern.
 
-    Go matches the characters between two stars only at the first possible position. The atomic
-    groups do the same, so the results are the same, and matching is never slow.
+    Go matches the characters between two stars only at the first possible position. Atomic groups
+    do the same, so the results are identical, and matching is never slow.
     """
-    parts = [""]  # the patterns of the texts between the stars
+    parts = [""]  # the patterns for the texts between the stars
     position = 0
     while position < len(glob):
         if glob[position] == "*":
@@ -244,20 +244,20 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
             letter, position = _letter(glob, position, "it ends with a backslash")
             parts[-1] += re.escape(letter)
 
-    if len(parts) == 1:  # there is no star
+    if len(parts) == 1:  # the glob contains no star
         return re.compile(parts[0])
     # `a*b*c` becomes `a(?>[^/]*?b)[^/]*c`
     before_first_star, *between_stars, after_last_star = parts
     pattern = before_first_star
     for part in between_stars:
-        if part:  # `**` is the same as `*`
+        if part:  # `**` means the same as `*`
             pattern += f"(?>[^/]*?{part})"
     return re.compile(f"{pattern}[^/]*{after_last_star}")
 
 
 def _character_class(glob: str, position: int) -> tuple[str, int]:
     """Return the pattern for a character class, and the position after the class. `position` is
-    after the class's `[`.
+    right after the class's `[`.
 
     Only `^` negates: `[!a]` matches `!` and `a`.
     """
@@ -266,7 +266,8 @@ def _character_class(glob: str, position: int) -> tuple[str, int]:
         position += 1
     ranges = ""
     while True:
-        low, position = _class_letter(glob, position)  # a single letter is a range of its own
+        # a single letter is a range from itself to itself
+        low, position = _class_letter(glob, position)
         high = low
         if glob.startswith("-", position):
             high, position = _class_letter(glob, position + 1)
@@ -281,16 +282,17 @@ def _character_class(glob: str, position: int) -> tuple[str, int]:
     elif ranges:
         pattern = f"[{ranges}]"
     elif negated:
-        pattern = r"[\s\S]"  # any character
+        pattern = r"[\s\S]"  # matches any character
     else:
-        pattern = r"[^\s\S]"  # no character
+        pattern = r"[^\s\S]"  # matches no character
     return pattern, position + 1
 
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:
-    """Return the character at `position` in a character class, and the position after it.
+    """Return the character at `position` in a character class, and the position after that
+    character.
 
-    Raises `Malformed` for `-` and `]`, which need a backslash here.
+    Raises `Malformed` for `-` and `]`, which must be escaped with a backslash here.
     """
     if position < len(glob) and glob[position] in "-]":
         raise _bad_glob(glob, f"{glob[position]!r} at this position in a [class] needs a backslash")
@@ -298,9 +300,9 @@ def _class_letter(glob: str, position: int) -> tuple[str, int]:
 
 
 def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
-    """Return the character at `position`, escaped or not, and the position after it.
+    """Return the character at `position`, whether escaped or not, and the position after it.
 
-    Raises `Malformed`, which says `trouble`, if the glob ends before it.
+    Raises `Malformed` with the text `trouble` if the glob ends too early.
     """
     if glob.startswith("\\", position):
         position += 1

@@ -1,7 +1,7 @@
-"""Parses versions and version ranges as Masterminds/semver v3.4 does.
+"""Parses versions and version ranges like Masterminds/semver v3.4.
 
-Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
-Here, python-semver compares the versions. It does not support such ranges, and its parser is
+Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`. In
+this module, python-semver compares the versions. It does not support such ranges, and its parser is
 stricter than Masterminds' `NewVersion`.
 """
 
@@ -21,10 +21,10 @@ _VERSION = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?",
     re.ASCII,
 )
-# All quantifiers are possessive: backtracking would never find a match, and would make hostile
-# constraints slow.
+# All quantifiers are possessive: backtracking would never
+# find a match, but would make hostile constraints slow.
 _BLANK = r"[\t\n\f\r ]"
-_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, but rejects such a number one step later
+_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, but rejects the number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = (
     rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
@@ -38,7 +38,7 @@ _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLA
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR = 1
 _MINOR = 2
-_PATCH = 3  # the number of version parts that are set or compared
+_PATCH = 3  # how many of the version's parts are set or compared
 _UINT64 = 2**64
 _LONGEST_VERSION = 256
 _LONGEST_RANGE = 4096
@@ -52,24 +52,25 @@ _HINT = (
 class Term:
     """A comparison, such as `>=1.2`.
 
-    `number_count` is how many of its parts are numbers: 3 for `1.2.3`, 1 for `1.x`, 0 for `*`.
+    `number_count` is how many parts of the version are numbers: 3 for `1.2.3`, 1 for `1.x`, 0 for
+    `*`.
     """
 
     operator: str
-    version: Version  # with 0 for omitted parts
+    version: Version  # omitted parts are 0
     number_count: int
 
 
 @dataclass(frozen=True)
 class Range:
-    """A constraint. A version is in the range if it meets all terms of at least one group."""
+    """A constraint. A version is in the range if it satisfies all terms of at least one group."""
 
     groups: tuple[tuple[Term, ...], ...]
 
     def admits(self, version: Version) -> bool:
         """Return whether the version is in the range.
 
-        A group can include a pre-release only if one of its terms has a pre-release.
+        A group only admits pre-releases if one of its own terms contains a pre-release.
         """
         for group in self.groups:
             allows_prereleases = any(term.version.prerelease for term in group)
@@ -82,7 +83,7 @@ class Range:
 
 @lru_cache(maxsize=1024)
 def parse_version(tag: str) -> Version | None:
-    """Return the version that a tag represents, or None.
+    """Return the version that a tag represents, or None if it does not represent one.
 
     The rules are those of Masterminds `NewVersion` v3.4: a leading `v` is allowed, `1` and `1.2`
     are complete versions, and leading zeros are allowed, except in a numeric part of the
@@ -100,7 +101,7 @@ def parse_version(tag: str) -> Version | None:
 def parse_range(text: str) -> Range:
     """Parse a constraint. An empty string means `*`, which matches every release.
 
-    Raises `Malformed`, which quotes the constraint, if Masterminds `NewConstraint` v3.4 rejects it.
+    Raises `Malformed`, quoting the constraint, if Masterminds `NewConstraint` v3.4 rejects it.
     """
     text = text.strip()
     if len(text) > _LONGEST_RANGE:
@@ -133,7 +134,7 @@ def _version(
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Parse one group of terms (a part between two `||`), such as `>=1.2, <2`.
+    """Parse one group of terms (the part between two `||`), such as `>=1.2, <2`.
 
     The terms are separated by spaces or a comma. `text` is the whole constraint, for messages.
     Raises `Malformed`.
@@ -141,7 +142,7 @@ def _terms_of(part: str, text: str) -> tuple[Term, ...]:
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0
-    separator = " "  # the text after the previous term; if it is "", no other term may follow
+    separator = " "  # the text after the previous term; if this is "", no other term may follow
     while separator:
         match = _TERM.match(stripped, position)
         if match is None:
@@ -164,7 +165,7 @@ def _terms_of(part: str, text: str) -> tuple[Term, ...]:
 
 
 def _numbers_before_wildcard(numbers: Sequence[str | None]) -> list[str]:
-    """Return the parts of a version before the first one that is `x`, `*` or omitted: `["1"]` for
+    """Return the parts of a version before the first part that is `x`, `*`, or omitted: `["1"]` for
     `1.x`.
     """
     given_numbers = []
@@ -176,27 +177,27 @@ def _numbers_before_wildcard(numbers: Sequence[str | None]) -> list[str]:
 
 
 def _unparsable(part: str, text: str) -> Malformed:
-    """Return the error about a constraint that contains this unparsable part."""
+    """Return the error for a constraint that contains this unparsable part."""
     where = f": {part.strip()[:200]!r} cannot be parsed" if part.strip() != text else ""
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
 
 
 def _meets(version: Version, term: Term) -> bool:
-    """Return whether a version meets a comparison."""
+    """Return whether a version satisfies a comparison."""
     return _RULES[term.operator](version, term)
 
 
 def _leading_parts(version: Version, count: int) -> tuple[int, ...]:
-    """Return the first `count` of major, minor, and patch."""
+    """Return the first `count` parts of major, minor, and patch."""
     return (version.major, version.minor, version.patch)[:count]
 
 
-# The library has a different rule for each operator if some parts are omitted.
+# If parts are omitted, the library has a different rule for each operator.
 
 
 def _greater(version: Version, term: Term) -> bool:
-    """Return whether the version is greater. `>1` excludes every 1.x, so it starts at 2.0.0. `>*`
-    is `>0.0.0`.
+    """Return whether the version is greater than the term's. `>1` excludes every 1.x, so it starts
+    at 2.0.0. `>*` means `>0.0.0`.
     """
     if term.number_count in (_MAJOR, _MINOR):
         return _leading_parts(version, term.number_count) > _leading_parts(
@@ -206,7 +207,7 @@ def _greater(version: Version, term: Term) -> bool:
 
 
 def _at_most(version: Version, term: Term) -> bool:
-    """Return whether the version is at most the term's. `<=1.2` includes all of 1.2.x. `<=*` is
+    """Return whether the version is at most the term's. `<=1.2` includes all of 1.2.x. `<=*` means
     `<=0.0`.
     """
     if term.number_count == _PATCH:
@@ -216,8 +217,8 @@ def _at_most(version: Version, term: Term) -> bool:
 
 
 def _not_equal(version: Version, term: Term) -> bool:
-    """Return whether the version differs. `!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the
-    same pre-release.
+    """Return whether the version differs from the term's. `!=1` excludes every 1.x. `!=1.2`
+    excludes 1.2.x versions with the same pre-release.
     """
     if term.number_count not in (_MAJOR, _MINOR):
         return version != term.version
@@ -229,7 +230,7 @@ def _not_equal(version: Version, term: Term) -> bool:
 
 
 def _equal(version: Version, term: Term) -> bool:
-    """Return whether the version is equal. `=1.2` is `~1.2`."""
+    """Return whether the version equals the term's. `=1.2` means `~1.2`."""
     return version == term.version if term.number_count == _PATCH else _tilde(version, term)
 
 
@@ -239,15 +240,15 @@ def _tilde(version: Version, term: Term) -> bool:
     """
     fixed = _MAJOR if term.number_count == _MAJOR else _MINOR
     if term.number_count in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
-        fixed = 0  # no part has to be equal
+        fixed = 0  # no part is required to be equal
     return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
         term.version, fixed
     )
 
 
 def _caret(version: Version, term: Term) -> bool:
-    """Return whether the version is in a caret range, which fixes all parts up to the first one
-    that is not zero.
+    """Return whether the version is in a caret range, which fixes all parts up to the first nonzero
+    one.
 
     `^0` fixes the major version, `^0.0` also fixes the minor version, and `^*` admits only 0.0.0.
     """
