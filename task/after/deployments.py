@@ -44,11 +44,11 @@ class ShownDeployments:
         self._world = world
         keys = {(tracker.namespace, tracker.name) for tracker in everyone}
         self._name_counts = Counter(name for _namespace, name in keys)
-        self._begun_deployments: dict[str, Deployment] = {}  # by the Application's key
-        self._ended_deployments: dict[str, Deployment] = {}  # by the Application's key
+        self._begun_deployments: dict[str, Deployment] = {}  # keyed by Application
+        self._ended_deployments: dict[str, Deployment] = {}  # keyed by Application
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        # whether a request failed with anything but `ForgeError`; if so, no more requests are sent
+        # whether the forge cannot be used at the moment; if so, no more requests are sent
         self._forge_is_out = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:

@@ -73,7 +73,7 @@ class Follow:
         self._options = settings.rollout
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
-        self._ends: dict[str, RolloutEnd] = {}  # by the Application's key
+        self._ends: dict[str, RolloutEnd] = {}  # keyed by Application
         self._deadline = 0.0  # when the time for rollouts runs out
 
     def __call__(self, landed: Sequence[LandedApplication]) -> Followed:

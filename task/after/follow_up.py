@@ -198,7 +198,7 @@ def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ())
     `undone` is the outcome of the rollback, and `recoveries` are the rollouts after it.
     """
     ends = {rollout_end.application: rollout_end for rollout_end in recoveries}
-    pull_requests: dict[str, str] = {}  # by the Application's key
+    pull_requests: dict[str, str] = {}  # keyed by Application
     for commit in undone.commits:
         if commit.pull_request:
             pull_requests |= dict.fromkeys(commit.applications, commit.pull_request)

@@ -254,7 +254,9 @@ def _rank(row: RolloutState) -> int:
 
 
 def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) -> Table:
-    """Return a bar that shows the number of completed rollouts (`seconds` elapsed out of `limit`)."""
+    """Return a bar that shows the number of completed rollouts (`seconds` elapsed out of
+    `limit`).
+    """
     completed_rows = [row for row in rows if row.state == "synced-and-healthy"]
     completed = len(completed_rows)
     bar = ProgressBar(

@@ -132,7 +132,7 @@ def prepare_commits(
     """
     moves_by_branch = _moves_by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
-    unwritten: dict[str, tuple[Undecided, ...]] = {}  # by head branch
+    unwritten: dict[str, tuple[Undecided, ...]] = {}  # keyed by head branch
     without_commit: list[Decision] = []
     for move in moves:
         is_in_commit = move in moves_by_branch.get(move.decision.head, ())
@@ -276,7 +276,7 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
     """Return the moves (decisions). If one edit for an Application was not permitted, its other
     updates are refused for the same reason, except for builds that were already waiting (`kept`).
     """
-    refusals: dict[str, Verdict] = {}  # by Application
+    refusals: dict[str, Verdict] = {}  # keyed by Application
     for decision in without_commit:
         if decision.rule == NotPermittedError.rule:
             refusals[decision.subscription.application.key] = decision.judged

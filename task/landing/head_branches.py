@@ -109,7 +109,9 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 
 
 def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
-    """Return the changes that the moves (decisions) make, keyed by Application, without duplicates."""
+    """Return the changes that the moves (decisions) make, keyed by Application, without
+    duplicates.
+    """
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if not move.changes:
@@ -201,7 +203,7 @@ def requests_of(
     unknown. The `plan` command does not query the host.
     """
     requests: dict[str, Request] = {}
-    errors_of_host: dict[str, TaskError] = {}  # by head branch
+    errors_of_host: dict[str, TaskError] = {}  # keyed by head branch
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
     for head in _heads_with_requests(decided, base, job.intent):
@@ -416,7 +418,7 @@ def read_heads(
     requests, moves = requests_of(decided_at_first, base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))  # with the Git host's errors
     heads: dict[str, HeadBranch] = {}
-    errors_of_lists: dict[str, TaskError] = {}  # by head branch
+    errors_of_lists: dict[str, TaskError] = {}  # keyed by head branch
     for name in touched_heads(decided, base, job.intent):
         try:
             stored_list = list_of(base.memory_files, name)
@@ -1070,7 +1072,7 @@ def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[A
     for path in {state_path(ask.subscription) for ask in asks}:
         on_base = own_states(base.files, path)
         on_memory_branch = own_states(base.memory_files, path)
-        merged_states: dict[str, State] = {}  # by write-back file
+        merged_states: dict[str, State] = {}  # keyed by write-back file
         for file in (*on_base, *on_memory_branch):
             state_on_base = on_base.get(file, State())
             state_on_memory_branch = on_memory_branch.get(file, State())

@@ -68,7 +68,7 @@ class Together:
 
     base: Snapshot  # with all files that were needed
     moves: list[Move]  # for the asks, in order; then those that keep or defer waiting builds
-    head_fates: dict[str, FatesOnHead]  # by head branch
+    head_fates: dict[str, FatesOnHead]  # keyed by head branch
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ def list_path(head: str) -> str:
 
 
 def is_list_path(path: str) -> bool:
-    """Return whether a path on the memory branch is the path of a list."""
+    """Return whether a path on the memory branch belongs to a list of waiting builds."""
     folder, _, name = path.rpartition("/")
     return folder == FOLDER and bool(name)
 

@@ -365,7 +365,7 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
     any_included = bool(by_repository(matched, job))
     if any_included:
         return ()
-    places = {}  # by Application
+    places = {}  # keyed by Application
     for ask in matched.asks:
         sub = ask.subscription
         place = without_login(sub.repo) if sub.method == "git" else "in the cluster"
