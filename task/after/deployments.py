@@ -27,8 +27,8 @@ WORDS: Mapping[DeploymentState, str] = {
 
 
 class ShownDeployments:
-    """The deployments that one run shows in the forge (the Git host) of the source repository: one
-    for each Application that was written.
+    """The deployments that a run shows on the source repository's forge (Git host): one for each
+    Application that was written.
     """
 
     def __init__(

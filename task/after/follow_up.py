@@ -29,7 +29,7 @@ from task.timestamps import epoch_seconds, of_unix
 
 BY = "image-update --on-failure rollback"
 LONGEST_CAUSE = 300  # characters of a cause quoted in a hold
-# What the report says about an Application after its rollback, before the cause.
+# The report's text about an Application after its rollback; the cause follows it.
 _RECOVERY_TEXTS: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",

@@ -196,7 +196,7 @@ class Request:
 def requests_of(
     decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Find the newest pull request of each head branch that has or may get one.
+    """Find the newest pull request for each head branch that has one or may need one.
 
     `decided` contains the run's asks with their moves (the decisions). Return the requests by head
     branch, and the moves. A move becomes an error if its branch needs a request but the Git host is
@@ -416,7 +416,7 @@ def read_heads(
     """
     decided_at_first = list(zip(batch.asks, moves, strict=True))
     requests, moves = requests_of(decided_at_first, base, job, world)
-    decided = list(zip(batch.asks, moves, strict=True))  # with the Git host's errors
+    decided = list(zip(batch.asks, moves, strict=True))  # now including the Git host's errors
     heads: dict[str, HeadBranch] = {}
     errors_of_lists: dict[str, TaskError] = {}  # keyed by head branch
     for name in touched_heads(decided, base, job.intent):
@@ -448,9 +448,9 @@ def _read_head(
     """Read a head branch from Git, and drop the builds that are no longer waiting (merged or
     declined) from its list.
 
-    The branch is ours if its commit has the tree and the parent that the list records. So it stays
-    ours if someone signs the commit or rewords its message. A branch that does not exist or has no
-    commit of its own also counts as ours.
+    The branch is ours if its commit has the tree and the parent that the list records. So it
+    remains ours if someone signs the commit or rewords its message. A branch that does not exist or
+    has no commit of its own also counts as ours.
     """
     name = stored_list.head
     branch = batch.repository.head(name)
@@ -615,8 +615,8 @@ def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]
 
 
 def _with_entries_of(heir: WaitingList, old_list: WaitingList) -> WaitingList:
-    """Return the list of the new branch (`heir`) with the entries of the old branch's list added.
-    If both lists have a build of the same image, the heir's build is kept.
+    """Return the new branch's list (`heir`) with the entries from the old branch's list added. If
+    both lists have a build of the same image, the heir's build is kept.
     """
     keys_of_heir = {build.key for build in heir.builds}
     added_builds = [build for build in old_list.builds if build.key not in keys_of_heir]
@@ -1005,8 +1005,8 @@ def _also_governed(
     view: Snapshot,
     terms: Terms,
 ) -> Ask:
-    """Apply the configs of both branches to an ask (an image with a new build) whose commit goes to
-    a head branch that someone else has pushed to. For each file that changes there, the stricter
+    """Apply the configs of both branches to an ask (an image with a new build) whose commit belongs
+    on a head branch that someone else has pushed to. For each file that changes there, the stricter
     setting wins.
 
     `view` contains the files of the head branch. Raises `TargetError` if the head branch's config

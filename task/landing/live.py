@@ -152,8 +152,8 @@ def _patch_until_deadline(
     job: Job,
     world: World,
 ) -> _Result:
-    """Read the live Application, decide, and patch it. If someone else changes it in between, retry
-    until the deadline.
+    """Read the live Application, decide, and patch it. If someone else changes it in the meantime,
+    retry until the deadline.
 
     Return the decision, and the images to watch: the image that was written, if others may
     overwrite it unnoticed.

@@ -52,8 +52,9 @@ class MemoryBranchWriter:
 
     @property
     def commit(self) -> Commit | None:
-        """The run's commits combined into one, with the files and Applications of all of them. Each
-        push replaces the branch's only commit, so the last commit represents all of them.
+        """This run's commits, combined into one that contains the files and Applications from all
+        of them. Each push replaces the branch's only commit, so the last commit represents all of
+        them.
         """
         if not self.commits:
             return None

@@ -189,7 +189,9 @@ class ChangeToJudge(Protocol):
         """Return whether a URL in an Application refers to this repository."""
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield one side's Applications. Those stored in this repository are read from that side."""
+        """Yield the Applications on one side. Those stored in this repository are read from that
+        side.
+        """
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
         """Return a snapshot of these places on one side. For the base, it also contains the files

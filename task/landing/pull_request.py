@@ -248,7 +248,8 @@ def _proposal(
 
     draft = from_config.draft if options.draft is None else options.draft
     auto_merge = from_config.auto_merge if options.auto_merge is None else options.auto_merge
-    # A merge triggers a deployment, so auto-merge stays off during a freeze, except for rollbacks.
+    # A merge triggers a deployment, so auto-merge is disabled during a freeze, except for
+    # rollbacks.
     may_merge = not prepared.frozen or bool(prepared.rollbacks)
     return Proposal(
         repo=changeset.repo,

@@ -96,7 +96,7 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
     memory = state.images[release.image]
     memory_after = released(memory)
     if _deferred_version(memory) != release.deferred:
-        # this build was deferred after the release was listed, so it stays deferred
+        # this build was deferred after the release was listed, so it remains deferred
         memory_after = replace(memory_after, deferred=memory.deferred)
     images = {**state.images, release.image: memory_after}
     not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
@@ -130,7 +130,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     """
     by_head: dict[str, list[ListedRelease]] = {}
     ended_keys: set[tuple[str, ...]] = set()  # holds on whole Applications that end on some branch
-    # A move without a build ends the hold only if no other move has done so, so it comes later.
+    # A move without a build ends the hold only if no other move does, so such moves come last.
     updates_first = sorted(moves, key=lambda move: not move.updates)
     for move in updates_first:
         head = move.decision.head

@@ -1,7 +1,7 @@
 """Pure code for the state files that a run changes, in its commits and on the memory branch.
 
-A state file remembers holds, deferred builds, and written builds. If a commit goes to a head
-branch, the holds and deferred builds are on the memory branch instead, so that they apply
+A state file remembers holds, deferred builds, and written builds. If a commit belongs on a head
+branch, the holds and deferred builds are stored on the memory branch instead, so that they apply
 immediately, before a merge. The record of a written build is always part of the commit that writes
 it.
 """

@@ -267,7 +267,7 @@ def waiting_in(
     """Read the base branch's state of each image in a head branch's list.
 
     `from_annotations` are the subscriptions (what to update, and where) that this run has read.
-    `from_list` has a subscription for each of the other builds. Return the builds that can be
+    `from_list` contains a subscription for each of the other builds. Return the builds that can be
     decided, and those that cannot, with the reason.
     """
     waiting: list[WaitingBuild] = []
@@ -894,7 +894,8 @@ def list_after(
     It contains the builds that the branch's commit writes (`done`), and those that could not be
     decided (in `of_head`) or written (`unwritten`).
     """
-    # A build that left the list and is written again gets a new entry, based on the current base.
+    # A build that left the list and is written again receives a new entry, based on the current
+    # base.
     removed_keys = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
     old_entries = {
         build.key: build for build in waiting_list.builds if build.key not in removed_keys

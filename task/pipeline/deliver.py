@@ -387,7 +387,7 @@ class DeliveryLander:
     memory_outpaced: bool = False
 
     def __post_init__(self) -> None:
-        """Create the writer of the memory branch, with the files to write before the commits."""
+        """Create the memory branch's writer, with the files to write before the commits."""
         delivery = self.delivery
         base = delivery.base
         files_before_commits = delivery.memory_files
@@ -537,7 +537,7 @@ class DeliveryLander:
                 change, waiting_list, predicted, head, moved_lists
             )
 
-        # our own branch is recreated from the base; someone else's gets a commit on top
+        # our own branch is recreated from the base; on someone else's, a commit is added
         files_before = self.delivery.base.files if head.ours else head.files
         outcome = self._outcome_of(prepared, landed_commit, files_before)
         if head.request is None:  # this branch is used without a pull request
