@@ -226,7 +226,7 @@ def _image_in_reading(decision: Decision, reading: Reading) -> Image | None:
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expected]) -> Rollout:
-    """Return the rollout of the Application `item`, but as failed if only other versions of an
+    """Return the rollout of the Application `item`, marked as failed if only other versions of an
     expected image are running.
 
     The failure is marked as unsure and slow, so it counts only if it persists: an operator whose

@@ -124,7 +124,7 @@ class Follow:
         arrived: Sequence[LandedApplication],
         remaining_seconds: float,
     ) -> tuple[RolloutEnd, ...]:
-        """Wait for the rolled-back Applications in the remaining time, and return how each rollout
+        """Wait for the rolled-back Applications for the remaining time, and return how each rollout
         ended: "healthy", "late" (not in time), "failed", or "unknown".
         """
         applications = _relevant_by_application(arrived)

@@ -124,7 +124,7 @@ def asks_to_undo(
     """Return an ask (a request to decide about one image) for each failed update that can be
     undone, and a warning with the reason for each one that cannot.
 
-    `failures` are Applications whose rollouts failed, each with what this run changed in it. `asks`
+    `failures` are Applications whose rollouts failed, each with this run's changes to it. `asks`
     are the run's asks. Each new ask sets a hold (an order to keep a version) with the cause of the
     failure as its reason.
     """

@@ -190,7 +190,7 @@ class Request:
 
     forge: Host
     newest: Proposed | None = None
-    error: TaskError | None = None  # set if the Git host failed
+    error: TaskError | None = None  # set if the Git host could not be queried
 
 
 def requests_of(

@@ -142,7 +142,7 @@ def _why_closed(
     if head.instead:  # another head branch has its builds now
         if base.renamed_from:
             return f"its base is now named {base.branch}"
-        return f"its builds are now proposed on {head.instead}"  # regrouped by the config
+        return f"its builds are now proposed on {head.instead}"  # the config regrouped them
     if after_run.proposes_anything or not head.ours:
         return None
     if head.waiting_list.proposes_anything:

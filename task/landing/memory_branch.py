@@ -37,7 +37,7 @@ class MemoryBranchWriter:
         batch: Batch,
         job: Job,
     ) -> None:
-        self.wanted: Files = base.memory_files  # the files that the branch will have
+        self.wanted: Files = base.memory_files  # the files that the branch should contain
         self.commits: list[Commit] = []  # commits made or predicted
         self._base = base
         self._author = author

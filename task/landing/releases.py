@@ -20,7 +20,7 @@ from task.landing.waiting_list import ListedRelease
 from task.model import File, Hold, Memory, Place, Snapshot, State
 from task.policy.builds import hold_text, released
 
-NO_HOLD = Hold("")  # the hold of a release that only discards a deferred build
+NO_HOLD = Hold("")  # used for a release that only discards a deferred build
 
 
 def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:

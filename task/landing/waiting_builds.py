@@ -972,7 +972,7 @@ def _is_same_build(listed: ListedBuild, move: Move) -> bool:
 
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
     """Return the base branch's current version of an image, and what its state file remembers about
-    the image: the newest written build, and the replaced versions. Everything is empty if one of
+    the image: the newest written build, and the replaced versions. All values are empty if one of
     the files cannot be read.
     """
     try:

@@ -359,8 +359,8 @@ class DeliveryLander:
     It can fail in these ways, with these consequences:
 
     - Someone else pushed to a branch first, or merged its request in the meantime (`outpaced`): its
-      asks are retried. If there are none, there is a warning that the builds waiting
-      there were not reevaluated.
+      asks are retried. If it has no asks, a warning reports that the builds waiting there were not
+      reevaluated.
     - A commit or its request failed (`failed`): the commit's decisions are errors.
     - The memory branch cannot be written (`memory_error`): the decisions that are stored only there
       are errors, and so are the commits on head branches. No request is closed.
