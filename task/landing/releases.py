@@ -177,8 +177,8 @@ def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, List
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
     """Return whether one of these moves (decisions, with what to remember about them) sets a new
-    hold in place of the one that a release ends. A release ends a hold when its head branch is
-    merged.
+    hold on the same image or Application as a release. A release ends a hold when its head branch
+    is merged.
     """
     for move in moves:
         sub = move.subscription
