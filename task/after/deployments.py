@@ -1,4 +1,4 @@
-"""`--deployments`: showing in the source repository's forge where its build is deployed, and how
+"""`--deployments`: showing on the source repository's forge where its build is deployed, and how
 the rollout ended.
 
 A failure here is only a warning: the image is in Git, so Argo CD deploys it anyway.
@@ -27,8 +27,8 @@ WORDS: Mapping[DeploymentState, str] = {
 
 
 class ShownDeployments:
-    """The deployments that one run shows in the forge (the Git host) of the source repository: one
-    for each Application that was written.
+    """The deployments that a run shows on the source repository's forge (Git host): one for each
+    Application that was written.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class ShownDeployments:
         self._world = world
         keys = {(tracker.namespace, tracker.name) for tracker in everyone}
         self._name_counts = Counter(name for _namespace, name in keys)
-        self._begun_deployments: dict[str, Deployment] = {}  # by the Application's key
-        self._ended_deployments: dict[str, Deployment] = {}  # by the Application's key
+        self._begun_deployments: dict[str, Deployment] = {}  # keyed by Application
+        self._ended_deployments: dict[str, Deployment] = {}  # keyed by Application
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        # whether the forge refused a request or did not respond; if so, no more requests are sent
+        # whether the forge cannot be used at the moment; if so, no more requests are sent
         self._forge_is_out = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:
@@ -84,7 +84,7 @@ class ShownDeployments:
         """
         if not self._source.waits_for_rollouts:
             self.begin(landed)
-        elif not shutdown.code():  # after a signal, they stay in progress; a later run may end them
+        elif not shutdown.code():  # after a signal, they remain in progress until a later run
             self._forge_is_out = False  # minutes have passed, so the forge may be available again
             ends = {rollout_end.application: rollout_end for rollout_end in followed.ends}
             self._end_deployments(landed, ends)
@@ -104,9 +104,9 @@ class ShownDeployments:
         """Show in the forge how the deployment to each landed Application ended: "success" if its
         rollout is healthy, or else "failure". Then set the commit's status.
 
-        `landed` are the Applications with the image in a commit. `ends` shows how their rollouts
-        ended, by the Application's key (namespace/name). The deployment of an Application without
-        an entry in `ends` is left unchanged.
+        `landed` are the Applications with the image in a commit. `ends` contains the end of each
+        rollout, keyed by Application (namespace/name). The deployment of an Application without an
+        entry in `ends` is left unchanged.
         """
         # this run has begun at most MOST deployments, and earlier runs may have begun others
         most_ends = 2 * MOST
@@ -130,7 +130,7 @@ class ShownDeployments:
         """Show an Application's deployment as ended, and return whether the forge now shows that.
 
         `key` is the Application's key. If this run has `written` the Application but not begun its
-        deployment, begin it in its final state. If this run has not written the Application, look
+        deployment, create it in its final state. If this run has not written the Application, look
         for a deployment that an earlier run has begun.
         """
         if key in self._begun_deployments:
@@ -138,10 +138,10 @@ class ShownDeployments:
         # It was not begun, because its pull request was not yet merged or the forge was down.
         if written and len(self._begun_deployments) < MOST:
             return self._begin_deployment(deployment)
-        was_ended = False  # stays False if no earlier run has begun the deployment
+        was_ended = False  # remains False if no earlier run has begun the deployment
 
         def end_earlier(forge: Deployments) -> None:
-            """Set `was_ended`."""
+            """End an earlier run's deployment, and set `was_ended` to whether there was one."""
             nonlocal was_ended
             was_ended = forge.end(deployment, begun=False)
 
@@ -169,10 +169,10 @@ class ShownDeployments:
         )
 
     def _set_commit_status(self) -> None:
-        """Set a single status on the source commit, which sums up all deployments.
+        """Summarize all deployments in a single status on the source commit.
 
-        A run that does not wait for rollouts does not set the status, because it would stay pending
-        forever.
+        A run that does not wait for rollouts does not set the status, because the status would
+        remain pending forever.
         """
         deployments = self._shown_deployments()
         if deployments and self._source.waits_for_rollouts:
@@ -180,11 +180,11 @@ class ShownDeployments:
             self._try_with_forge(lambda forge: forge.sum_up(status))
 
     def _try_with_forge(self, work: Callable[[Deployments], object]) -> bool:
-        """Call the function with the forge, and return whether it succeeded. An error becomes a
-        warning.
+        """Call `work` with the forge's deployments, and return whether it succeeded. An error
+        becomes a warning.
 
-        After any error except `ForgeError` (the forge refuses this one request), the forge is not
-        called again.
+        After any error except `ForgeError` (the forge refused this one request), the forge is not
+        contacted again.
         """
         if self._forge_is_out:
             return False
@@ -202,8 +202,9 @@ class ShownDeployments:
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
-    """Return the commit's status, which sums up its deployments: failure if any failed, success if
-    all succeeded, else pending. Its description is, for example, "1 failed, 2 synced and healthy".
+    """Return a commit status that summarizes the commit's deployments: failure if any failed,
+    success if all succeeded, or else pending. Its description is, for example, "1 failed, 2 synced
+    and healthy".
 
     `run` is the URL of the pipeline's page.
     """
@@ -224,7 +225,7 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:
-    """Group what landed by the Application's key, in order."""
+    """Group the landed items by their Application's key, in order."""
     groups: dict[str, list[LandedApplication]] = {}
     for item in landed:
         groups.setdefault(item.application.key, []).append(item)

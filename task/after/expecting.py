@@ -1,5 +1,5 @@
 """Checking whether the written images are running once their Application is synced and healthy, and
-saying where to look if they are not.
+reporting where to look if they are not.
 
 Synced and healthy means that Argo CD has applied the files in Git, not that the image is running.
 If no template reads a Helm key, or Kustomize misreads an entry, the old image keeps running and is
@@ -39,11 +39,11 @@ class Expected:
     image: Image
     key: str  # where to look if it is not running: "web.helm.image-tag (image.tag)"
     hint: str = ""  # what to look for there
-    revision: str = ""  # the commit that has the image; "" for a live Application
+    revision: str = ""  # the commit that contains the image; "" for a live Application
     digest: str = ""  # the build's digest, even if only its tag was written; "" if unknown
     # the name in the manifests that Kustomize replaces with the image's name, or ""
     replaced: str = ""
-    # The image in the target at a later revision, or in the live Application. None if unknown.
+    # returns the image that is now on the branch or in the live Application; None if unknown
     current: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
 
 
@@ -148,10 +148,10 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 
 
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
-    """Return a failed rollout if the live Application `item` is back at its version from before
-    this run's patch, or has no version. Otherwise, return None.
+    """Return a failed rollout if the live Application `item` is back at the version that it had
+    before this run's patch, or has no version. Otherwise, return None.
 
-    The pods keep running the new image for a while, so they cannot show this. A third version is
+    The pods keep running the new image for a while, so they cannot show this. Any other version is
     not a failure, because a later run must have written it.
     """
     for decision in decisions:
@@ -169,7 +169,7 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
 
 
 def _reverted_by_owner(decision: Decision, item: Mapping[str, Any]) -> Rollout:
-    """Return the failure of an update that was reverted in the live Application `item`."""
+    """Return the failed rollout for an update that was reverted in the live Application `item`."""
     application_set = set_of(item)
     owner = "the owner of the Application, such as a parent"
     if application_set:
@@ -226,7 +226,7 @@ def _image_in_reading(decision: Decision, reading: Reading) -> Image | None:
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expected]) -> Rollout:
-    """Return the rollout of the Application `item`, but as failed if only other versions of an
+    """Return the rollout of the Application `item`, marked as failed if only other versions of an
     expected image are running.
 
     The failure is marked as unsure and slow, so it counts only if it persists: an operator whose
@@ -239,7 +239,7 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expect
     live_images = [image for image in map(live_image, map(str, references)) if image]
     warnings = []
     for entry in images:
-        # if Kustomize does not replace the name, the old image still has the old name
+        # if Kustomize does not replace the name, the old image still uses the old name
         names = (entry.image.identity, entry.replaced)
         running = [image for image in live_images if image.identity in names]
         # even if only the tag was written, the build's digest may be known
@@ -268,7 +268,8 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expect
 
 def _changed_since(expected: Expected, item: Mapping[str, Any]) -> str:
     """Return a sentence about the different version that someone has set since this run wrote the
-    expected one, or "" if there is none or it is unknown. `item` is the live Application.
+    expected one, or "" if there is none, or if the current version is unknown. `item` is the live
+    Application.
     """
     synced_revisions = revisions_of(mapping(item, "status", "sync"))
     if expected.revision in synced_revisions:  # Argo CD deploys this commit, not a later one

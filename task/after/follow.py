@@ -46,7 +46,7 @@ class ReachedArgo(Protocol):
     log: Log
     kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
     api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
-    # the same, but for waiting, which repeats each request anyway
+    # the same API, but for waiting, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
 
@@ -73,7 +73,7 @@ class Follow:
         self._options = settings.rollout
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
-        self._ends: dict[str, RolloutEnd] = {}  # by the Application's key
+        self._ends: dict[str, RolloutEnd] = {}  # keyed by Application
         self._deadline = 0.0  # when the time for rollouts runs out
 
     def __call__(self, landed: Sequence[LandedApplication]) -> Followed:
@@ -89,7 +89,7 @@ class Follow:
         self._ends = {}
         # Applications whose commit is on the branch that Argo CD deploys
         arrived = [item for item in landed if not item.request and item.arrives]
-        # the ones among them that did not have the image before this run
+        # those among them that did not use the image before this run
         written = [item for item in arrived if item.written]
         if self._options.kubernetes_events and self._argo.kind == "cluster":
             self._with_problem_on_error(lambda: self._create_events(written), "warning")
@@ -107,7 +107,7 @@ class Follow:
         """Refresh the rolled-back Applications, and return which of them recover in the time left
         (`recoveries`). `landed` are these Applications, with the commits of the rollback.
 
-        A rollout that fails here does not become a problem: the exit code is about the update.
+        A rollout that fails here does not become a problem: the exit code reflects the update.
         """
         self._problems = []
         arrived = [item for item in landed if item.arrives and self._can_await(item)]
@@ -124,7 +124,7 @@ class Follow:
         arrived: Sequence[LandedApplication],
         remaining_seconds: float,
     ) -> tuple[RolloutEnd, ...]:
-        """Wait for the rolled-back Applications in the remaining time, and return how each rollout
+        """Wait for the rolled-back Applications for the remaining time, and return how each rollout
         ended: "healthy", "late" (not in time), "failed", or "unknown".
         """
         applications = _relevant_by_application(arrived)
@@ -183,8 +183,8 @@ class Follow:
         refresh(self._argo.api(), self._parents_to_refresh(landed), self._argo.log)
 
     def _parents_to_refresh(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
-        """Return (namespace, name) for each parent of the written Applications (app of apps), if
-        parents are to be refreshed.
+        """Return the (namespace, name) of each parent of the written Applications (app of apps), or
+        an empty list if parents are not to be refreshed.
         """
         if not self._options.refresh_parents:
             return []
@@ -240,7 +240,8 @@ class Follow:
         """Mark an Application's rollout as failed if one of its pull requests is not merged,
         because then only part of its change is deployed.
 
-        `requested` is everything in pull requests, and `merged` is the part of it that was merged.
+        `requested` contains the Applications with a pull request, and `merged` contains those whose
+        request was merged.
         """
         merged_keys = {(item.application.key, item.repo) for item in merged}
         for item in requested:
@@ -297,8 +298,8 @@ class Follow:
         )
 
     def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
-        """Wait for the rollouts of what landed (the Applications with an image in a commit). Record
-        how each rollout ended in this run's problems, rollout ends, and failures.
+        """Wait for the rollouts of the landed Applications (those with an image in a commit). Add
+        how each rollout ended to this run's problems, rollout ends, and failures.
         """
         applications = _relevant_by_application(landed)
         self._deadline = time.monotonic() + self._options.wait_timeout
@@ -320,7 +321,7 @@ class Follow:
     def _record_success(self, row: RolloutState) -> None:
         """Record that a rollout is healthy, unless it is paused. Add its warning, if it has one."""
         key = row.application
-        # the outcome of a paused rollout is unknown, so its deployment stays in progress
+        # the outcome of a paused rollout is unknown, so its deployment remains in progress
         if row.state != "paused":
             self._ends[key] = RolloutEnd(key, "healthy", because=row.because)
         if row.warning:
@@ -335,7 +336,7 @@ class Follow:
         trouble = Trouble("rollout", because, self._failure_hint(row, landed), exit=Exit.ROLLOUT)
         self._problems.append(Problem(trouble, application=key))
         self._ends[key] = RolloutEnd(key, "failed", because=because)
-        # undo only a failure after the sync of this change, not just a lack of news
+        # undo only a failure after the sync of this change, not a mere lack of information
         is_known_failure = row.begun and row.known and row.state in ("failed", "timed-out")
         if is_known_failure:
             self._failures.append(Failure(tuple(landed), because))
@@ -343,8 +344,8 @@ class Follow:
             self._problems.append(not_undone(key, _why_not_undone(row)))
 
     def _failure_hint(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
-        """Return the hint for a failed rollout: its own hint, its page, and the rollback command if
-        a person has to roll back.
+        """Return the hint for a failed rollout: its own hint, the URL of its page, and the rollback
+        command if a person has to roll back.
         """
         hints = [row.hint] if row.hint else []
         page = self._argo.page(landed[0].application)
@@ -358,7 +359,7 @@ class Follow:
         return "; ".join(hints)
 
     def _judge_of_change(self, landed: LandedApplication) -> Judge:
-        """Return a judge (a function that returns how far a rollout is) for an Application with an
+        """Return a judge (a function that returns a rollout's progress) for an Application with an
         image in a commit (`landed`).
 
         The Application must be synced to the commit or a later one. If the live Application was
@@ -388,8 +389,8 @@ def _why_not_undone(row: RolloutState) -> str:
 
 
 def _recovery_of(row: RolloutState, error: TaskError | None, wait_command: str) -> RolloutEnd:
-    """Return how a rollout after a rollback ended. `error` is why the outcome is unknown, if it is,
-    and `wait_command` is the command that waits longer for the rollout.
+    """Return how a rollout after a rollback ended. `error` is the reason if the outcome is unknown,
+    and `wait_command` is the command to keep waiting for the rollout.
     """
     key = row.application
     if error:
@@ -403,7 +404,9 @@ def _recovery_of(row: RolloutState, error: TaskError | None, wait_command: str) 
 
 
 def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:
-    """Return an unknown end with the same reason for each Application. `hints` is by its key."""
+    """Return a rollout end with the state "unknown" and the same reason for each Application.
+    `hints` contains a hint for each Application's key.
+    """
     return tuple(
         RolloutEnd(key, "unknown", because=because, hint=hint) for key, hint in hints.items()
     )
@@ -417,7 +420,7 @@ def _judge_of_images(judge: Judge, images: Sequence[Expected]) -> Judge:
 def _relevant_by_application(
     landed: Sequence[LandedApplication],
 ) -> dict[str, list[LandedApplication]]:
-    """Group what landed (Applications with an image in a commit) by the Application's key.
+    """Group the landed items (Applications with an image in a commit) by the Application's key.
 
     If this run wrote something for an Application in a repository, leave out the items that were
     already there before.
@@ -499,17 +502,17 @@ def updated_event(
     now: float,
 ) -> dict[str, Any]:
     """Return the Kubernetes Event that lists an Application's changed images. `metadata` is the
-    Application's, and `now` is a Unix time.
+    Application's metadata, and `now` is a Unix time.
 
     The reason, type, and annotations are the same as AIU's, with images numbered from 0. The Event
-    is in the Application's namespace, because its owner looks there, and Kubernetes does not allow
-    any other namespace.
+    is in the Application's namespace, because the Application's owner looks there, and Kubernetes
+    does not allow any other namespace.
     """
     name = str(metadata.get("name", ""))
     namespace = str(metadata.get("namespace", ""))
     # in whole seconds, like `metav1.Time`
     timestamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # made unique by the time, like the names that Kubernetes components generate
+    # the time makes the name unique, as in the names that Kubernetes components generate
     suffix = f".{round(now * 1e9):x}"
     longest_prefix = _LONGEST_NAME - len(suffix)  # Kubernetes limits the length of names
     # a name must not have a hyphen or a dot before the suffix's dot

@@ -29,7 +29,7 @@ from task.timestamps import epoch_seconds, of_unix
 
 BY = "image-update --on-failure rollback"
 LONGEST_CAUSE = 300  # characters of a cause quoted in a hold
-# What the report says about an Application after its rollback, before the cause.
+# The report's text about an Application after its rollback; the cause follows it.
 _RECOVERY_TEXTS: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",
@@ -40,11 +40,11 @@ MARK = "image-update-plan"
 
 
 def follow_up(delivered: Delivered, world: World) -> Ended:
-    """Show deployments, have Argo CD compare with Git, and wait for rollouts, as the job's options
-    require. `delivered` contains what this run has committed.
+    """Show deployments, have Argo CD compare the Applications with Git, and wait for rollouts, as
+    the job's options require. `delivered` contains what this run has committed.
 
-    If the job says so (`undo`), roll back the updates whose rollouts failed. Return the commits and
-    decisions of the rollbacks, and all problems.
+    If the job requires it (`undo`), roll back the updates whose rollouts failed. Return the commits
+    and decisions of the rollbacks, and all problems.
     """
     job = delivered.job
     landed = delivered.outcome.landed
@@ -78,7 +78,8 @@ def undo(
     """Roll back the updates whose rollouts failed, unless Git has changed since this run wrote
     them, and wait for the rolled-back Applications.
 
-    Return the outcome, and the problems, which also say whether the Applications are healthy again.
+    Return the outcome, and the problems, which also report whether the Applications are healthy
+    again.
     """
     job = delivered.job
     seconds_since_start = world.now() - delivered.began
@@ -123,11 +124,11 @@ def asks_to_undo(
     """Return an ask (a request to decide about one image) for each failed update that can be
     undone, and a warning with the reason for each one that cannot.
 
-    `failures` are Applications whose rollouts failed, each with what this run changed in it. `asks`
-    are the run's asks. Each new ask sets a hold (an order that keeps a version) with the cause of
-    the failure as its reason.
+    `failures` are Applications whose rollouts failed, each with this run's changes to it. `asks`
+    are the run's asks. Each new ask sets a hold (an order to keep a version) with the cause of the
+    failure as its reason.
     """
-    # The new asks get the decisions' subscriptions, to which the repository's config is applied.
+    # The new asks use the decisions' subscriptions, to which the repository's config was applied.
     # Only the siblings come from the run's asks.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     undo_asks = []
@@ -191,13 +192,13 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
 
 
 def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
-    """Return a problem for each decision of a rollback: a warning that the image was rolled back or
-    why not, or an error if the rollback failed.
+    """Return a problem for each decision of a rollback: a warning that states that the image was
+    rolled back or why it was not, or an error if the rollback failed.
 
     `undone` is the outcome of the rollback, and `recoveries` are the rollouts after it.
     """
     ends = {rollout_end.application: rollout_end for rollout_end in recoveries}
-    pull_requests: dict[str, str] = {}  # by the Application's key
+    pull_requests: dict[str, str] = {}  # keyed by Application
     for commit in undone.commits:
         if commit.pull_request:
             pull_requests |= dict.fromkeys(commit.applications, commit.pull_request)

@@ -59,10 +59,10 @@ def watch(
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
     """Wait for the rollouts of all awaited Applications for at most `limit` seconds, and show
-    progress. With `refresh`, have Argo CD compare with Git in between.
+    progress. With `refresh`, have Argo CD compare the Applications with Git in the meantime.
 
-    Return how each rollout ended, and the errors for rollouts whose outcome is unknown, by the
-    Application's key.
+    Return how each rollout ended, and the errors for rollouts whose outcome is unknown, keyed by
+    Application.
     """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -74,8 +74,8 @@ def watch(
 def judge_of(
     is_wanted: Callable[[str], bool], repository: str = "", *, spec: bool = False
 ) -> Judge:
-    """Return a judge: a function that returns how far a rollout is. This judge is for the rollout
-    of a revision for which `is_wanted` returns True.
+    """Return a judge (a function that returns a rollout's progress) for the rollout of any revision
+    for which `is_wanted` returns True.
 
     Only the Application's sources from `repository` must be at such a revision ("" means all
     sources). With `spec`, Argo CD must have compared with the Application's current spec.
@@ -83,7 +83,7 @@ def judge_of(
     is_in_repository = partial(same, repository)
 
     def judge_revision(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
-        """Return how far the rollout of the Application `item` is."""
+        """Return the progress of the rollout of the Application `item`."""
         wanted = Wanted(is_wanted, since, applies_to=is_in_repository, needs_current_spec=spec)
         return judge(item, wanted, details)
 
@@ -134,10 +134,10 @@ def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """Combine several judges (functions that return how far a rollout is) into one.
+    """Combine several judges (functions that return a rollout's progress) into one.
 
-    It returns the most serious of their results: a rollout that is not complete, or else one that
-    is unsure, or else one that is paused.
+    The combined judge returns the most serious of their results: a rollout that is not complete, or
+    else one that is unsure, or else one that is paused.
     """
     if len(judges) == 1:
         return judges[0]
@@ -229,17 +229,17 @@ def picture(
     limit: float,
     size: ConsoleDimensions,
 ) -> RenderableType:
-    """Return a progress bar, after `seconds` of `limit`, with one line per Application below it,
-    cut to the terminal's `size`.
+    """Return a progress bar (for `seconds` elapsed out of `limit`) with one line per Application
+    below it, cropped to the terminal's `size`.
 
     If not all Applications fit, show the first ones by rank: failed Applications, then those that
-    need a person, then those in progress. The last line has the number of the rest.
+    need a person, then those in progress. The last line shows how many are left out.
     """
     most_lines = max(size.height, 4) - 2  # without the bar and the cursor's line
     if len(rows) <= most_lines:
         return Group(_progress_bar(rows, seconds, limit), _table_of(rows, size.width))
     by_rank = sorted(rows, key=_rank)
-    most_rows = most_lines - 1  # the last line has the number of the rest
+    most_rows = most_lines - 1  # the last line shows how many are left out
     shown_rows = by_rank[:most_rows]
     return Group(
         _progress_bar(rows, seconds, limit),
@@ -254,7 +254,9 @@ def _rank(row: RolloutState) -> int:
 
 
 def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) -> Table:
-    """Return a bar that shows the number of completed rollouts, after `seconds` of `limit`."""
+    """Return a bar that shows the number of completed rollouts (`seconds` elapsed out of
+    `limit`).
+    """
     completed_rows = [row for row in rows if row.state == "synced-and-healthy"]
     completed = len(completed_rows)
     bar = ProgressBar(
@@ -302,7 +304,7 @@ def line(row: RolloutState) -> str:
 
 
 def why_not_rolled_out(row: RolloutState) -> str:
-    """Return a text about what happened to an Application that did not roll out."""
+    """Return a description of what happened to an Application that did not roll out."""
     because = printable(row.because)
     if row.state == "timed-out":
         return f"not synced and healthy after {_duration_text(row.seconds)}: {because}"

@@ -61,7 +61,8 @@ def as_wanted(
         """Return the paths of the files that an update changes."""
         return changed_files(snapshot, sub, terms)
 
-    # Keyed by `id`: a subscription may also be a sibling of several others, but is processed once.
+    # Keyed by `id`: a subscription may also be a sibling of several others, but must be processed
+    # only once.
     subs_by_id: dict[int, Subscription] = {}
     for ask in asks:
         for sub in (ask.subscription, *ask.siblings):
@@ -83,8 +84,8 @@ MOST_LEFT_OUT = 5  # files listed in the warning
 
 
 def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
-    """Return the snapshot with the files of the memory branch that the repository's config names.
-    That branch stores the holds and the lists of waiting builds. Untrusted files are left out.
+    """Return the snapshot with the files from the memory branch (which stores the holds and the
+    lists of waiting builds) that the repository's config names. Untrusted files are left out.
 
     Raises `TargetError` if the config is invalid.
     """
@@ -95,14 +96,14 @@ def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) ->
 
 
 def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
-    """Return the snapshot with the trusted files of its memory branch (which stores the holds and
-    the lists of waiting builds).
+    """Return the snapshot with only the trusted files from its memory branch (which stores the
+    holds and the lists of waiting builds).
 
-    If runs sign their commits, they also sign those on the memory branch. If no known key has
-    signed that branch, only its holds count. Raises `TargetError` if the config is invalid.
+    Runs that sign their commits also sign those on the memory branch. If that branch is not signed
+    with a known key, only its holds count. Raises `TargetError` if the config is invalid.
     """
     tip = snapshot.memory_tip
-    if not tip and snapshot.inherited:  # the files still come from a branch with an old name
+    if not tip and snapshot.inherited:  # the files were read from a branch with an old name
         _old_name, tip = snapshot.inherited
     if not tip:  # there is no memory branch
         return snapshot
@@ -159,7 +160,7 @@ def govern_asks(
 
     # 1. Read the files that the config names.
     template_paths: list[str] = []
-    if job.wording.template is None:  # a template from the command line replaces the config's
+    if job.wording.template is None:  # a template from the command line overrides the config
         paths = dict.fromkeys(ask.subscription.wishes.template for ask in governed_asks)
         template_paths = [path for path in paths if path]
     snapshot_before = snapshot
@@ -169,7 +170,7 @@ def govern_asks(
     snapshot = with_missing(snapshot, subs, job.terms, repository)
     has_read_more = snapshot is not snapshot_before
     if has_read_more and for_some_paths(config):
-        # The new files may show further paths that the updates change, so more rules may apply.
+        # The new files may reveal more paths that the updates change, so more rules may apply.
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default_config)
 
     # 2. Use the contents of the message templates and of the public keys.
@@ -195,13 +196,13 @@ def _places_of_wishes(
     asks: Sequence[Ask], governed_asks: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
     """Return the places (files or folders) that must be read because of the repository's config:
-    message templates (`templates` are their paths), public keys, and files for pull requests.
+    message templates (`templates` contains their paths), public keys, and files for pull requests.
 
     `governed_asks` are the asks with the config applied.
     """
     for_requests: list[Place] = []
-    # If only the config asks for a pull request, updates of the Application's other images may be
-    # waiting on its branch.
+    # If only the config requests a pull request, updates to the Application's other images may be
+    # waiting on the request's branch.
     for ask, governed_ask in zip(asks, governed_asks, strict=True):
         requested_before = ask.subscription.pull_request
         requested_by_config = governed_ask.subscription.pull_request and not requested_before
@@ -224,7 +225,7 @@ def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
     return replace(snapshot, files={**snapshot.files, **new_files})
 
 
-_MOST_ROUNDS = 20  # fetches, for kustomizations that include each other from separate folders
+_MOST_ROUNDS = 20  # fetches, for kustomizations in separate folders that include each other
 
 
 def with_missing(
@@ -238,7 +239,7 @@ def with_missing(
     """Return the snapshot with all files that are needed to decide these subscriptions (what to
     update, and where), read at the same commit.
 
-    A file may name further files, so they are read in rounds, until there are no new ones. With
+    A file may refer to other files, so files are read in rounds until there are no new ones. With
     `whole`, all overlays of a kustomization are read, because one of them may hide the image.
     """
     already_read: set[Place] = set()
@@ -256,7 +257,7 @@ def with_missing(
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
     """Return a subscription with the contents of the public keys that the config requires for its
-    images. `files` contains the key files. Raises `TargetError`.
+    images. `files` contains the key files. Raises `TargetError` if a key cannot be read.
     """
     if not sub.demands:
         return sub
@@ -292,7 +293,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
     @cache
     def exists(question: Question) -> Answer | None:
-        """Query the registry about an image, at most once."""
+        """Query the registry about an image, at most once per question."""
         if job.terms.check == "never":  # registries must not be queried
             return None
         return world.registry((question,)).get(question)
@@ -323,10 +324,10 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Query the registries about images, and return their answers by question.
+    """Query the registries about images, and return their answers, keyed by question.
 
-    The questions in the result have no `facts` (the details that were asked for), so that a rule
-    finds an answer without knowing what else was asked.
+    The questions used as keys have no `facts` (the requested details), so that a rule can look up
+    an answer without knowing what else was requested.
     """
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}

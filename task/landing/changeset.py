@@ -1,4 +1,4 @@
-"""Pure code that turns moves into commits: one changeset for each head branch."""
+"""Pure code that turns moves (decisions with their changes) into commits: one for each branch."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ SHORT = 4  # up to this length, a misspelled word may differ in only one charact
 
 @dataclass(frozen=True)
 class PreparedCommit:
-    """One changeset (the files and the message of a commit), and the decisions behind it."""
+    """One changeset (a commit's files and message), and the decisions that it implements."""
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
-    done: tuple[Move, ...] = ()  # all that is written, including builds already waiting
+    done: tuple[Move, ...] = ()  # everything that is written, including builds that were waiting
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # everything that the commit changes
     # changes from earlier runs on a branch that a person has pushed to; they are merged too
     earlier_changes: tuple[AppChanges, ...] = ()
-    # changes that return to an older version because a person asked for it
+    # changes back to an older version, requested by a person
     rollbacks: tuple[AppChanges, ...] = ()
-    # for the title; also "rollback" or "hold" if such a change was already waiting
+    # the command for the title; "rollback" or "hold" if a change of that kind was already waiting
     command: str = "run"
     asked: str = ""  # a person's request, in a few words: `hold web`; "" for a new image
     ending: tuple[str, ...] = ()  # the holds on the base that the commit ends, as strings
-    leaving: tuple[str, ...] = ()  # the builds that no longer wait on the head branch, and why
+    leaving: tuple[str, ...] = ()  # builds that are no longer waiting on the head branch, and why
     cautions: tuple[Problem, ...] = ()
-    templated: bool = False  # whether the message comes from the author's own template
-    wishes: Wishes = Wishes()  # the repository's config, for the pull request
+    templated: bool = False  # whether the message was rendered from a custom template
+    wishes: Wishes = Wishes()  # settings from the config for the pull request
     frozen: bool = False  # whether a freeze covers part of the commit
 
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
@@ -74,9 +74,9 @@ class PreparedCommit:
         )
 
     def reported(self, commit: str) -> Commit:
-        """Return the commit for the report, without its files.
+        """Return the report's entry for this commit, without the files.
 
-        `commit` is its id, or "" if it is only predicted.
+        `commit` is the commit's id, or "" if the commit is only predicted.
         """
         changeset = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
@@ -100,12 +100,12 @@ class Prepared:
     without_commit: tuple[Decision, ...] = ()  # decisions that don't need a commit
     unwritten: Mapping[str, tuple[Undecided, ...]] = field(
         default_factory=dict
-    )  # not written, by head
+    )  # builds that could not be written, by head branch
 
 
 @dataclass(frozen=True)
 class Edited:
-    """The edits of one commit."""
+    """The result of making the edits for one commit."""
 
     files: dict[str, File]
     done: list[Move]
@@ -125,18 +125,18 @@ def prepare_commits(
     """Make the edits that the decisions (`moves`) call for, and return one commit for each branch
     that changes.
 
-    A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are
-    the affected head branches, and `head_fates` shows what became of the builds that were waiting
-    there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if its edit
-    fails. If one edit is not permitted, none of the Application's edits are made.
+    A commit is made on the base branch or on a head branch (the branch of a pull request). `heads`
+    contains the affected head branches, and `head_fates` records what became of the builds that
+    were waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error`
+    if its edit fails. If one edit is not permitted, none of the Application's edits are made.
     """
     moves_by_branch = _moves_by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
-    unwritten: dict[str, tuple[Undecided, ...]] = {}  # by head branch
+    unwritten: dict[str, tuple[Undecided, ...]] = {}  # keyed by head branch
     without_commit: list[Decision] = []
     for move in moves:
         is_in_commit = move in moves_by_branch.get(move.decision.head, ())
-        if not is_in_commit and not move.kept:  # kept builds have their own rows
+        if not is_in_commit and not move.kept:  # kept builds are reported separately
             without_commit.append(move.decision)
 
     for name, moves_of_branch in moves_by_branch.items():
@@ -149,7 +149,7 @@ def prepare_commits(
         without_commit += _decisions_of((*edited.failed, *edited.same))
         unwritten[name] = _unwritten_builds(edited, of_head)
 
-        # the state files, without the holds that this commit ends, and with what the moves add
+        # the state files: minus the holds that this commit ends, plus what the moves add
         files_without_holds = files_without(parent, of_head.releases)
         parent_without_holds = with_files(parent, files_without_holds)
         is_head_branch = name != snapshot.branch
@@ -168,8 +168,8 @@ def prepare_commits(
         )
         commits.append(commit)
 
-    # If one edit was refused, the Application's other updates are refused too. Some of these
-    # commits contain them, so all commits are prepared again.
+    # If one edit was refused, the Application's other updates are refused too. Some of the prepared
+    # commits may contain those updates, so all commits are prepared again.
     permitted = _without_refused_moves(moves, without_commit)
     if permitted != list(moves):
         return prepare_commits(snapshot, permitted, terms, wording, heads, head_fates)
@@ -177,8 +177,8 @@ def prepare_commits(
 
 
 def _decisions_of(moves: Iterable[Move]) -> list[Decision]:
-    """Return the decisions of these moves for the report, without those about waiting builds
-    (`kept`), which have their own rows there.
+    """Return these moves' decisions for the report. Decisions about waiting builds (`kept`) are
+    left out, because the report lists them separately.
     """
     return [move.decision for move in moves if not move.kept]
 
@@ -188,14 +188,14 @@ def _moves_by_branch(
     moves: Sequence[Move],
     head_fates: Mapping[str, FatesOnHead],
 ) -> dict[str, list[Move]]:
-    """Return the moves (decisions, with the changes for them) that go into a commit, by the
-    commit's branch: the base branch, or the head branch of a pull request.
+    """Return the moves (decisions with their changes) that need a commit, keyed by the commit's
+    branch: the base branch, or the head branch of a pull request.
 
-    On a head branch, these are the updates and the ends of holds. Other changes to the memory (what
-    a state file remembers about an image) are stored on the memory branch instead. A branch that
-    needs no new commit is left out.
+    On a head branch, these are the moves that write an update or end a hold. Other changes to the
+    memory (what a state file remembers about an image) are stored on the memory branch instead. A
+    branch that needs no new commit is left out.
     """
-    # branches whose merge ends a hold; they may need a commit without any move
+    # branches whose merge ends a hold; they may need a commit even without a move
     releasing_branches = {name for name, of_head in head_fates.items() if of_head.releases}
     branches: dict[str, list[Move]] = {name: [] for name in releasing_branches}
     for move in moves:
@@ -226,8 +226,8 @@ def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
 
 
 def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, ...]:
-    """Return the builds that were waiting on a head branch, but whose edit now fails. They stay in
-    the branch's list.
+    """Return the builds that were waiting on a head branch but can no longer be written because
+    their edit fails. They remain in the branch's list.
     """
     listed_builds = {fate.listed.key: fate.listed for fate in of_head.fates}
     unwritten_builds = []
@@ -243,7 +243,7 @@ def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, 
 
 
 def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
-    """Return the changes of the waiting builds that are still on a branch that a person has pushed
+    """Return the changes made by waiting builds that are still on a branch that a person has pushed
     to.
     """
     on_branch = [fate.listed for fate in of_head.fates if fate.on_foreign_branch]
@@ -273,10 +273,10 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
 
 
 def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decision]) -> list[Move]:
-    """Return the moves (decisions). If one of an Application's edits was not permitted, its other
+    """Return the moves (decisions). If one edit for an Application was not permitted, its other
     updates are refused for the same reason, except for builds that were already waiting (`kept`).
     """
-    refusals: dict[str, Verdict] = {}  # by Application
+    refusals: dict[str, Verdict] = {}  # keyed by Application
     for decision in without_commit:
         if decision.rule == NotPermittedError.rule:
             refusals[decision.subscription.application.key] = decision.judged
@@ -293,14 +293,14 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
 def _edit_files(
     files: Files, moves: Sequence[Move], terms: Terms, config: RepositoryConfig
 ) -> Edited:
-    """Make the edits of one commit: write the version of each move (decision) to its Application's
-    files.
+    """Make the edits for one commit: write the version chosen by each move (decision) to its
+    Application's files.
 
-    `files` are the files of the commit's parent. A move fails if it would overwrite an earlier one,
-    because a commit cannot have two versions in the same place.
+    `files` are the files of the commit's parent. A move fails if it would overwrite an earlier
+    move's version, because a commit cannot contain two versions in the same place.
     """
     files_so_far: dict[str, File] = dict(files)  # including the edits of earlier moves
-    # the decision whose version is there now, by the edited file and key
+    # the decision that wrote the current version, keyed by the edited file and key
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}
     edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
     for move in moves:
@@ -325,7 +325,7 @@ def _edit_files(
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
 
-        # 2. Record the edits, and what people should know about them.
+        # 2. Record the edits, and anything that people should know about them.
         decision = _as_edited(decision, target, files_so_far, changed_files, edits)
         if decision.kind == "kustomization" and edits:
             edited.cautions.extend(cut_loose(files_so_far, decision.subscription, target))
@@ -333,8 +333,8 @@ def _edit_files(
         edited.files.update(changed_files)
         edited.done.append(replace(move, decision=decision))
         if move.kept:
-            # a new build may overwrite it, and its cautions were reported when it was added to the
-            # list
+            # a new build may overwrite this waiting build, whose cautions were reported when it was
+            # added to the list
             continue
         for edit in edits:
             writers[edit.path, edit.key] = (decision, target)
@@ -355,11 +355,11 @@ def _write_version(
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Write the version of one move (a decision) to its target.
+    """Write the version chosen by one move (a decision) to its target.
 
     `files` are the files of the commit's parent, and `files_so_far` also include the commit's
     earlier edits. Neither is modified. Return the files that this move changes, the edits in them,
-    and the files that already have the version because of an earlier move in this commit. Raises
+    and the files that already contain the version because of an earlier move in this commit. Raises
     `TaskError` if the edit fails or is not permitted.
     """
     decision = move.decision
@@ -369,7 +369,8 @@ def _write_version(
     already_written: Files = {}
     changes_nothing = not edits and not changed_files
     if edited.files and changes_nothing:
-        # An earlier move may have written the same version. What would this move change without it?
+        # An earlier move may have written the same version. Find out what this move would change on
+        # its own.
         already_written, _ = editor.write(files, target, decision.candidate)
 
     refuse_files(sub, {**already_written, **changed_files}, decision.head)
@@ -407,9 +408,9 @@ def _as_edited(
     changed_files: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Return the decision with what people should know about an edit to a Helm values file: whether
-    the file is new, and whether a key may be misspelled or is shared with others. A decision about
-    any other kind of file is returned unchanged.
+    """Return the decision with notes about an edit to a Helm values file: whether the file is new,
+    and whether a key may be misspelled or is shared with others. For any other kind of file, the
+    decision is returned unchanged.
 
     `files_so_far` are the files before the edit, and `changed_files` are the files that it changes.
     """
@@ -435,8 +436,8 @@ def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     target = target_of(decision.subscription, "helmvalues")
     for missing_key, existing_keys in helm_values.beside(files, target):
         for existing_key in existing_keys:
-            # Compare the first words that differ: for `image.tag` and `imge.tag`, `image` and
-            # `imge`.
+            # Compare the first words that differ (`image` and `imge` for `image.tag` and
+            # `imge.tag`).
             pairs = zip(missing_key.split("."), existing_key.split("."), strict=False)
             different_words = [(word, other) for word, other in pairs if word != other]
             if not different_words:
@@ -451,8 +452,8 @@ def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
 
 
 def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
-    """Return the error for an edit of a key that the commit has already set to the version of the
-    decision `first`.
+    """Return the error for an edit to a key that the commit has already set to a different version,
+    chosen by the earlier decision `first`.
     """
     entry = first.subscription.entry
     app = first.subscription.application.key
@@ -466,11 +467,11 @@ def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
 
 
 def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wording:
-    """Return the wording of a commit for these subscriptions (images that it updates): its author,
+    """Return the wording for a commit that updates the images of these subscriptions: its author,
     message template, trailers, and push options.
 
-    Each setting comes from the command line (`from_options`), or else from the repository's config,
-    or else it is the default.
+    Each setting is taken from the command line (`from_options`), from the repository's config, or
+    from the defaults, in that order.
     """
     from_config = agreed([sub.wishes for sub in subs], from_options.common)
     author = Person(
@@ -478,7 +479,7 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
         from_options.author.email or from_config.author_email or AUTHOR.email,
     )
     template = from_options.template
-    if template is None:  # the config names a template's path, and the file was already read
+    if template is None:  # the config contains the template's path, and the file was already read
         template = from_options.templates.get(from_config.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key
@@ -510,7 +511,7 @@ class CommitPlace:
 
     @property
     def on_top(self) -> bool:
-        """Whether the commit goes on top of someone else's branch."""
+        """Whether the commit is made on top of someone else's branch."""
         return self.head is not None and not self.head.ours
 
     @property
@@ -540,8 +541,8 @@ def _prepare(
 ) -> PreparedCommit:
     """Return a commit with these changed files and its message.
 
-    `moves` are the decisions that it carries out, including those that rewrite builds that were
-    already waiting.
+    `moves` are the decisions that the commit implements, including those that rewrite builds that
+    were already waiting.
     """
     subs = [move.subscription for move in moves]
     wording = agreed_wording(wording, subs)
@@ -585,14 +586,14 @@ def _words_of_commit(
     moves: Sequence[Move],
     wording: Wording,
 ) -> CommitWords:
-    """Write the message of a commit with these changed files. `moves` are the decisions that it
-    carries out.
+    """Write the message for a commit with these changed files. `moves` are the decisions that the
+    commit implements.
 
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
     """
-    # After a `hold`, as after a `run`, a head branch gets only the builds that are still waiting
-    # there. The hold itself is on the memory branch.
+    # On a head branch, a `hold` counts as a `run`: its commit contains only the builds that are
+    # still waiting there. The hold itself is stored on the memory branch.
     is_head_branch = commit_place.name != commit_place.parent.branch
     is_hold_on_head = wording.command == "hold" and is_head_branch
     run_command = "run" if is_hold_on_head else wording.command
@@ -634,14 +635,13 @@ def _subject_by_hand(
     released_apps: Collection[tuple[str, str]],
     why: str,
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for, and the person's request in a few
-    words.
+    """Return the subject for a commit that a person requested, and the request in a few words.
 
     `command` is the command for the subject, and `run_command` is this run's own command. The
-    subject names the Applications that the request is about: those with a rollback, a new hold, or,
-    in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
-    all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
-    held, reason). `why` is the reason for the holds.
+    subject names the Applications that the request is about: those with a rollback or a new hold
+    and, in a run that brings new builds, those whose hold ends (`released_apps`). If there are
+    none, it names all Applications in the commit (`all_apps`). `holds` are the new holds:
+    (Application, what is held, reason). `why` is the reason for the holds.
     """
     requested_apps = {_key(app) for app in rollbacks}
     requested_apps.update(app for app, _what, _reason in holds)
@@ -663,7 +663,7 @@ def _command_of_subject(
     released_apps: Collection[object],
 ) -> str:
     """Return the command to use in a commit's subject, such as "run", "rollback", or "failed". A
-    person's request comes first.
+    person's request takes precedence.
 
     `run_command` is this run's own command. The rollbacks, the new holds, and the holds that end
     (`released_apps`) may be requests from earlier runs.
@@ -698,7 +698,7 @@ def _key(app: AppChanges) -> tuple[str, str]:
 
 
 def _common_reason(moves: Sequence[Move]) -> str:
-    """Return the reason shared by all holds (orders that keep a version), or "" if their reasons
+    """Return the reason shared by all holds (orders to keep a version), or "" if their reasons
     differ.
     """
     reasons = {move.hold.reason for move in moves if move.hold}
@@ -706,8 +706,8 @@ def _common_reason(moves: Sequence[Move]) -> str:
 
 
 def _named_apps(moves: Sequence[Move]) -> list[AppChanges]:
-    """Return the image changes of each Application that a commit is about. They are empty if only
-    the Application's state file changes.
+    """Return the Applications that a commit affects, with the image changes of each. An Application
+    has no image changes if only its state file changes.
     """
     changes_by_app: dict[tuple[str, str], list[Change]] = {}
     for move in moves:
@@ -727,8 +727,8 @@ def _sentences(
 ) -> list[str]:
     """Return a sentence about each image, with the reason for its decision, for a commit message.
 
-    `reasons` are the reasons for holds and for their ends: (Application, what is held, reason). A
-    reason that no sentence mentions gets its own sentence.
+    `reasons` are the reasons for starting or ending holds: (Application, what is held, reason). A
+    reason that no other sentence mentions is added as a separate sentence.
     """
     sentences = []
     for move in moves:

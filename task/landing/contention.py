@@ -18,7 +18,7 @@ class Contention:
     """Attempts to change one branch or one live Application, until the deadline."""
 
     def __init__(self, activity: str, deadline: float, world: World) -> None:
-        """`activity` describes the other writers in the error message: "moving main"."""
+        """`activity` says in the error message what the other writers were doing: "moving main"."""
         self.attempts = 0
         self._activity = activity
         self._deadline = deadline
@@ -35,7 +35,7 @@ class Contention:
 
     @contextmanager
     def clock_paused(self) -> Iterator[None]:
-        """Pause the deadline inside the block, for example while a signature is verified."""
+        """Stop the deadline's clock inside the block, for example during signature verification."""
         before = self._world.now()
         yield
         paused = self._world.now() - before

@@ -72,18 +72,18 @@ from task.templates.change import Change
 from task.timestamps import epoch_seconds
 from task.urls import normal_url
 
-MOST_CLOSED = 5  # unrelated head branches that one run closes
-LONGEST_PART = 60  # characters of a group's name that its head branch's name contains
-MOST_PLACES = 100  # builds whose files are read only because of a list
+MOST_CLOSED = 5  # unrelated head branches that one run may close
+LONGEST_PART = 60  # characters of a group's name to include in its head branch's name
+MOST_PLACES = 100  # listed builds whose files are read only because they are listed
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Add to each move (the decision about one image) the name of the head branch that its commit
-    goes to: the branch that the annotation `git-branch` names, or the branch of a pull request.
+    """Set the head branch of each move (the decision about one image) whose commit belongs on one:
+    the branch named in the `git-branch` annotation, or the branch of a pull request.
 
-    A move whose commit goes to the base branch is not changed. If the name is invalid, the move
-    becomes an error. `by_hand` means that a person's command is carried out.
+    Moves whose commit belongs on the base branch are not changed. If the branch name is invalid,
+    the move becomes an error. `by_hand` is set if the run carries out a person's command.
     """
     changes = _changes_by_application(moves)
     with_heads = []
@@ -109,7 +109,9 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 
 
 def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
-    """Return the changes that the moves (decisions) make, by Application and without duplicates."""
+    """Return the changes that the moves (decisions) make, keyed by Application, without
+    duplicates.
+    """
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if not move.changes:
@@ -121,11 +123,11 @@ def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
 
 
 def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> bool:
-    """Return whether a move's commit goes to a head branch that can be named now.
+    """Return whether a move's commit belongs on a head branch whose name can be determined now.
 
-    The name may come from a template in `git-branch`, which is filled in with the Application's
-    changes. So if nothing changes, only a deferred build or a person's command (`by_hand`) gets a
-    name.
+    The name may come from a template in `git-branch`, which is rendered from the Application's
+    changes. If nothing changes, the template is rendered only for a deferred build or a person's
+    command (`by_hand`).
     """
     sub = move.subscription
     if not move.decision.branch:  # the base is unknown
@@ -158,15 +160,15 @@ def _name_from_template(sub: Subscription, base: str, changes: Sequence[Change])
 def request_head(sub: Subscription, base: str) -> str:
     """Return the name of the branch for a pull request, such as `image-update/web-1a2b3c4d`.
 
-    All updates of a group share one request. A group is one image, unless the repository's config
+    All updates in a group share one request. A group is one image, unless the repository's config
     groups by application, project, or repository. There is no `/` after the prefix, because Git
     rejects a branch `a/b` next to `a`.
     """
     repo = normal_url(sub.repo)
     app = sub.application
     group = sub.wishes.group or "image"
-    # An Application has a single request, no matter which of its images were built. Two Argo CD
-    # instances may have Applications with the same name.
+    # When grouped by Application, each one has a single request, no matter which of its images were
+    # built. Two Argo CD instances may contain Applications with the same name.
     group_names = {
         "repository": repo,
         "project": app.project,
@@ -184,24 +186,24 @@ def request_head(sub: Subscription, base: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """The state of a head branch's request before the run changes anything."""
+    """The state of a head branch's pull request before the run changes anything."""
 
     forge: Host
     newest: Proposed | None = None
-    error: TaskError | None = None  # set if the Git host failed
+    error: TaskError | None = None  # set if the Git host could not be queried
 
 
 def requests_of(
     decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Find the newest pull request of each head branch that has or may get one.
+    """Find the newest pull request for each head branch that has one or may need one.
 
     `decided` contains the run's asks with their moves (the decisions). Return the requests by head
     branch, and the moves. A move becomes an error if its branch needs a request but the Git host is
-    unknown. `plan` does not query the host.
+    unknown. The `plan` command does not query the host.
     """
     requests: dict[str, Request] = {}
-    errors_of_host: dict[str, TaskError] = {}  # by head branch
+    errors_of_host: dict[str, TaskError] = {}  # keyed by head branch
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
     for head in _heads_with_requests(decided, base, job.intent):
@@ -268,7 +270,7 @@ def _heads_with_requests(
 def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     """Return the newest pull request from a head branch to the base branch, or None.
 
-    If the base was renamed, its closed and merged requests still have the base's old name. (Git
+    If the base was renamed, its closed and merged requests still refer to the base's old name. (Git
     hosts only retarget open ones.)
     """
     newest = forge.find(base.branch, head)
@@ -285,7 +287,7 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
 class HeadBranch:
     """A head branch that the run affects, as it was before the run."""
 
-    stored_list: WaitingList  # as on the memory branch
+    stored_list: WaitingList  # as stored on the memory branch
     waiting_list: WaitingList  # the same list, with only the builds that are still waiting
     branch: Head | None = None
     files: Files = field(default_factory=dict)  # the files of someone else's branch
@@ -293,7 +295,7 @@ class HeadBranch:
     ours: bool = True  # whether the run may create or replace it
     unnamed: bool = False  # it matches the list, but no Application that was read uses its name
     merged: bool = False  # whether its builds are now on the base
-    # the head branch that now has its builds, because the base or the group was renamed
+    # the head branch that took over its builds, because the base or the group was renamed
     instead: str = ""
 
     @property
@@ -330,9 +332,9 @@ def touched_heads(
     """Return the names of the head branches (the branches of pull requests) that these decisions
     affect, as the keys of a dictionary, in order.
 
-    These are the branches that commits go to. A person's hold or rollback also affects every other
-    branch where a build of the image is waiting. If the source of a promotion now has a different
-    version, the branches where the promotion is waiting are affected too.
+    These are the branches that receive commits. A person's hold or rollback also affects every
+    other branch where a build of the image is waiting. If the source of a promotion now has a
+    different version, the branches where the promotion is waiting are affected too.
     """
     heads: dict[str, None] = {}
     for _, move in decided:
@@ -356,7 +358,7 @@ def lists_in(memory_files: Files) -> list[WaitingList]:
     """Return the lists of waiting builds that are stored on the memory branch, one for each head
     branch.
 
-    Unreadable lists are left out. Code that needs an unreadable list reports the error.
+    Unreadable lists are left out; the code that needs one of them reports the error.
     """
     lists = []
     for path, file in sorted(memory_files.items()):
@@ -370,7 +372,7 @@ def lists_in(memory_files: Files) -> list[WaitingList]:
 
 
 def memory_branch_warnings(base: Snapshot) -> list[Problem]:
-    """Return the warnings about the memory branch, which stores a base branch's holds (orders that
+    """Return the warnings about the memory branch, which stores a base branch's holds (orders to
     keep a version) and its lists of waiting builds.
 
     There is a warning if no known key has signed the memory branch, one if the config changes its
@@ -414,9 +416,9 @@ def read_heads(
     """
     decided_at_first = list(zip(batch.asks, moves, strict=True))
     requests, moves = requests_of(decided_at_first, base, job, world)
-    decided = list(zip(batch.asks, moves, strict=True))  # with the Git host's errors
+    decided = list(zip(batch.asks, moves, strict=True))  # now including the Git host's errors
     heads: dict[str, HeadBranch] = {}
-    errors_of_lists: dict[str, TaskError] = {}  # by head branch
+    errors_of_lists: dict[str, TaskError] = {}  # keyed by head branch
     for name in touched_heads(decided, base, job.intent):
         try:
             stored_list = list_of(base.memory_files, name)
@@ -446,15 +448,15 @@ def _read_head(
     """Read a head branch from Git, and drop the builds that are no longer waiting (merged or
     declined) from its list.
 
-    The branch is ours if its commit has the tree and the parent that the list records. So it stays
-    ours if someone signs the commit or rewords its message. A branch that does not exist or has no
-    commit of its own also counts as ours.
+    The branch is ours if its commit has the tree and the parent that the list records. So it
+    remains ours if someone signs the commit or rewords its message. A branch that does not exist or
+    has no commit of its own also counts as ours.
     """
     name = stored_list.head
     branch = batch.repository.head(name)
     newest = request.newest if request else None
 
-    # Whose branch is it? The run replaces only its own.
+    # Whose branch is it? The run only replaces its own branches.
     has_our_commit = branch is not None and stored_list.is_our_commit(branch.tree, branch.parent)
     is_unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
     # it has our name, but no commit of its own
@@ -482,8 +484,8 @@ def _read_head(
 
 
 def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Return whether the branch of a list (of waiting builds) can be ours: its name has our prefix,
-    or an Application that was read names it in `git-branch`.
+    """Return whether the head branch of a list of waiting builds can be ours: its name has our
+    prefix, or an Application that was read names it in `git-branch`.
 
     Without this check, anyone who can push to the memory branch could have any branch replaced or
     deleted by recording its tree in a list.
@@ -573,7 +575,7 @@ def _renamed_heads(
 
     The name changes if the base was renamed, or if the config now groups the images differently.
     `heads` are the branches that have already been read. Return the changed branches by name: each
-    old branch, and its heir (the branch with the new name), which now has the builds of both.
+    old branch, and its heir (the branch with the new name), which now contains the builds of both.
     """
     new_names = _request_heads_by_entry(batch, base)
     renamed: dict[str, HeadBranch] = {}
@@ -600,7 +602,7 @@ def _renamed_heads(
 
 def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]:
     """Return the name that each image's head branch (the branch of a pull request) has under the
-    current config. Images whose name comes from `git-branch` are left out.
+    current config. Images whose branch is named by `git-branch` are left out.
     """
     names: dict[BuildKey, str] = {}
     for ask in batch.asks:
@@ -613,8 +615,8 @@ def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]
 
 
 def _with_entries_of(heir: WaitingList, old_list: WaitingList) -> WaitingList:
-    """Return the list of the new branch (`heir`) with the entries of the old branch's list added.
-    If both lists have a build of the same image, the heir's build is kept.
+    """Return the new branch's list (`heir`) with the entries from the old branch's list added. If
+    both lists have a build of the same image, the heir's build is kept.
     """
     keys_of_heir = {build.key for build in heir.builds}
     added_builds = [build for build in old_list.builds if build.key not in keys_of_heir]
@@ -668,7 +670,7 @@ def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
     builds: list[ListedBuild] = []
     for stored_list in lists_in(memory_files):
         builds += stored_list.builds
-    unread_base = Snapshot(repo, branch, tip="", files={})  # only its names are needed here
+    unread_base = Snapshot(repo, branch, tip="", files={})  # only the names are needed here
     wanted_places: list[Place] = []
     for build in builds[:MOST_PLACES]:
         with suppress(TaskError):  # reported if the build is decided
@@ -696,8 +698,8 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Return whether a head branch was merged with the builds in its list since the last run, even
-    if the base has changed since.
+    """Return whether a head branch, including the builds in its list, was merged since the last
+    run. The base may have changed since the merge.
 
     `branch` is None if the branch no longer exists. `newest` is its newest pull request, or None if
     it has none.
@@ -824,8 +826,8 @@ def decided_after_merge(
 def _with_facts_of(
     view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
 ) -> Facts:
-    """Return `facts` (what was looked up before, such as registries' answers), plus the facts that
-    are needed to decide these asks on the files in `view`.
+    """Return `facts` (the earlier lookups, such as registry responses), extended with the facts
+    that are needed to decide these asks on the files in `view`.
     """
     more = gather(view, [ask for ask, _ in decided])
     return replace(
@@ -840,7 +842,7 @@ def without_finished_rollbacks(
 ) -> tuple[Files, list[Problem]]:
     """End the holds of rollbacks whose pull request a person has closed or merged.
 
-    A rollback also sets a hold (an order that keeps the version), so that no new build undoes it.
+    A rollback also sets a hold (an order to keep the version), so that no new build undoes it.
     While the rollback is waiting on a head branch, its hold is on the memory branch. After the
     merge, the hold is on the base, where people can end it.
 
@@ -854,7 +856,7 @@ def without_finished_rollbacks(
             subs[key_of_entry(sub)] = sub
 
     finished: dict[str, set[str]] = {}  # image keys, by state file
-    problems: dict[Problem, None] = {}  # a dictionary, to leave out duplicates
+    problems: dict[Problem, None] = {}  # a dictionary, to avoid duplicates
     for entry, sub in subs.items():
         head, build = waiting_rollbacks.get(entry, (None, None))
         path = state_path(sub)
@@ -871,7 +873,7 @@ def without_finished_rollbacks(
                 is_finished = True
             else:
                 is_finished = _is_on_base(base, sub, file, rollback, proposing_head)
-            if is_finished:  # otherwise, it is still waiting, and its hold stays
+            if is_finished:  # otherwise, it is still waiting, and its hold remains
                 finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
 
@@ -879,8 +881,8 @@ def without_finished_rollbacks(
 def _waiting_rollbacks(
     heads: Iterable[HeadBranch],
 ) -> dict[BuildKey, tuple[HeadBranch, ListedBuild]]:
-    """Return the rollbacks that were waiting when the run began: the head branch and the build of
-    each.
+    """Return the head branch and the build of each rollback that was waiting when the run began,
+    keyed by the image's entry.
     """
     rollbacks = {}
     for head_branch in heads:
@@ -891,7 +893,9 @@ def _waiting_rollbacks(
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
-    """Return whether the waiting build, if any, is this rollback (a change to an older version)."""
+    """Return whether the waiting build, if any, is this rollback (a change back to an older
+    version).
+    """
     waiting_rollback = build.rollback if build else None
     return waiting_rollback is not None and alike(rollback, waiting_rollback)
 
@@ -914,7 +918,8 @@ def _is_declined(head: HeadBranch, sub: Subscription) -> bool:
 def _is_on_base(
     base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
 ) -> bool:
-    """Return whether a rollback (a change to an older version) was merged into the base branch.
+    """Return whether a rollback (a change back to an older version) was merged into the base
+    branch.
 
     `head` is the head branch where it was waiting, if known, and `file` is the write-back file. The
     rollback was merged if that branch was merged. It was also merged if the base has its version,
@@ -1000,8 +1005,8 @@ def _also_governed(
     view: Snapshot,
     terms: Terms,
 ) -> Ask:
-    """Apply the configs of both branches to an ask (an image with a new build) whose commit goes to
-    a head branch that someone else has pushed to. For each file that changes there, the stricter
+    """Apply the configs of both branches to an ask (an image with a new build) whose commit belongs
+    on a head branch that someone else has pushed to. For each file that changes there, the stricter
     setting wins.
 
     `view` contains the files of the head branch. Raises `TargetError` if the head branch's config
@@ -1033,8 +1038,8 @@ def _also_governed(
 def _with_strictest_settings(
     asked: Subscription, by_base: Subscription, by_head: Subscription
 ) -> Subscription:
-    """Return a subscription with the strictest settings of its three versions: as it was (`asked`),
-    with the base's config, and with the head branch's config.
+    """Return a subscription with the strictest settings from its three versions: as it was
+    (`asked`), with the base's config, and with the head branch's config.
     """
     versions = (asked, by_base, by_head)
     freezes = [sub.freeze for sub in versions if sub.freeze]
@@ -1067,7 +1072,7 @@ def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[A
     for path in {state_path(ask.subscription) for ask in asks}:
         on_base = own_states(base.files, path)
         on_memory_branch = own_states(base.memory_files, path)
-        merged_states: dict[str, State] = {}  # by write-back file
+        merged_states: dict[str, State] = {}  # keyed by write-back file
         for file in (*on_base, *on_memory_branch):
             state_on_base = on_base.get(file, State())
             state_on_memory_branch = on_memory_branch.get(file, State())

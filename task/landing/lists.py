@@ -1,4 +1,4 @@
-"""The lists of all head branches that a run affects, after the run."""
+"""The lists of waiting builds for all head branches that a run affects, as of after the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.landing.waiting_builds import FatesOnHead, list_after
 from task.landing.waiting_list import ListedBuild, WaitingList, is_list_path, list_path, write_list
 from task.model import File, Files, Snapshot
 
-REGULAR = "100644"  # the mode of a file
+REGULAR = "100644"  # Git's mode for a regular file
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Lists:
 
     before_run: Mapping[str, WaitingList]  # by head branch, as on the memory branch
     after_run: Mapping[str, WaitingList]
-    with_commit: frozenset[str]  # lists that are pushed with their head branch's commit
-    instead: Mapping[str, str]  # the branch that gets a head branch's builds, by head branch
-    closing: Mapping[str, str]  # head branches where no builds are waiting anymore, and why
+    with_commit: frozenset[str]  # head branches whose list is pushed with their commit
+    instead: Mapping[str, str]  # the branch that took over the builds, by old head branch
+    closing: Mapping[str, str]  # why to close each head branch that no longer has builds
 
     @classmethod
     def after(
@@ -37,7 +37,7 @@ class Lists:
         """Return the lists of waiting builds as they will be after the prepared commits have
         landed.
 
-        `head_fates` shows what became of the builds that were waiting on each head branch (the
+        `head_fates` records what became of the builds that were waiting on each head branch (the
         branch of a pull request).
         """
         commits = {commit.changeset.head: commit for commit in prepared.commits}
@@ -52,7 +52,7 @@ class Lists:
             if because is not None:
                 closing[name] = because
                 waiting_list = replace(waiting_list, closing=because)
-            # Forget our commit if there is no branch. An existing branch stays recorded as ours,
+            # Forget our commit if there is no branch. An existing branch remains recorded as ours,
             # because a person may keep it after the merge.
             has_no_branch = head.branch is None and commit is None
             if has_no_branch and not waiting_list.proposes_anything:
@@ -69,15 +69,15 @@ class Lists:
         )
 
     def of(self, name: str) -> WaitingList:
-        """Return a head branch's list."""
+        """Return a head branch's list after the run."""
         return self.after_run[name]
 
     def without_commits(self, files: Files) -> Files:
-        """Return the memory branch's files with the changed lists that are not pushed together with
-        a commit on a head branch.
+        """Return the memory branch's files, updated with the changed lists that are not pushed
+        together with a commit to a head branch.
         """
-        # their lists are pushed with a commit: on the branch itself, or on the branch that gets its
-        # builds
+        # Head branches whose list is pushed with a commit: to the branch itself, or to the branch
+        # that took over its builds.
         heads_pushed_later = set(self.with_commit)
         for name in self.with_commit:
             heads_pushed_later.update(old_list.head for old_list in self.moved_to(name))
@@ -87,15 +87,15 @@ class Lists:
         return files
 
     def moved_to(self, name: str) -> list[WaitingList]:
-        """Return the lists whose builds moved to this head branch. They must change together with
-        it.
+        """Return the lists whose builds moved to this head branch. They must be pushed together
+        with it.
         """
         return [self.after_run[old] for old, heir in self.instead.items() if heir == name]
 
     def news(self, waiting_list: WaitingList) -> bool:
         """Return whether a list after the run differs from the one on the memory branch.
 
-        The request's state does not count, because the Git host has it.
+        The request's state does not count, because the Git host stores it.
         """
         before = self.before_run[waiting_list.head]
         return (
@@ -118,8 +118,8 @@ def _list_of_head_after(
     run.
 
     `commit` is the branch's next commit, if there is one. `unwritten` contains the builds that
-    could not be written, and `of_head` shows what became of the builds that were waiting before the
-    run.
+    could not be written, and `of_head` records what became of the builds that were waiting before
+    the run.
     """
     if head.instead:  # another head branch has its builds now
         return replace(head.waiting_list, builds=(), releases=())
@@ -136,13 +136,13 @@ def _why_closed(
 ) -> str | None:
     """Return the reason for closing a head branch's pull request, or None to leave it open.
 
-    The reason may be "". `after_run` is the branch's list after the run, and `of_head` shows what
-    became of the builds that were waiting before the run.
+    The reason may be "". `after_run` is the branch's list after the run, and `of_head` records what
+    became of the builds that were waiting before that.
     """
     if head.instead:  # another head branch has its builds now
         if base.renamed_from:
             return f"its base is now named {base.branch}"
-        return f"its builds are now proposed on {head.instead}"  # regrouped by the config
+        return f"its builds are now proposed on {head.instead}"  # the config regrouped them
     if after_run.proposes_anything or not head.ours:
         return None
     if head.waiting_list.proposes_anything:
@@ -152,7 +152,7 @@ def _why_closed(
 
 def strange_in(memory_files: Files) -> list[str]:
     """Return the paths of the files on a memory branch that no run has written: everything except
-    state files, and regular files that contain a list.
+    state files and regular list files.
 
     State files always count as ours, even unreadable ones, because they may contain a hold.
     """

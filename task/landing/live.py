@@ -1,11 +1,12 @@
-"""`write-back-method: argocd`: patch the live Application by the same rules, without writing to
+"""`write-back-method: argocd`: patch the live Application under the same rules, without writing to
 Git.
 
-Without Git, nothing is remembered, so builds are compared by their tags, or else by arrival.
-Kubernetes applies a patch only to the version that was read. Argo CD's API checks a patch, renders
-the manifests, and only then writes the whole spec, which overwrites any change in between. (With
-Argo CD 3.6, one of two simultaneous runs lost its update in five of six tries.) So after writing an
-image through that API, the run keeps reading it for a while, and writes it again if it is gone.
+Without Git, nothing is remembered, so builds are compared by their tags, or else by order of
+arrival. Kubernetes applies a patch only to the version that was read. Argo CD's API checks a patch,
+renders the manifests, and only then writes the whole spec, which overwrites any change made in the
+meantime. (With Argo CD 3.6, one of two simultaneous runs lost its update in five of six tries.) So
+after writing an image through that API, the run keeps checking it for a while, and writes it again
+if it was overwritten.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from task.model import Decision, Memory, Reading, State, Subscription, Target
 # how long, in seconds, to watch an image that others may overwrite
 SHORTEST_WATCH = 1.0
 LONGEST_WATCH = 30.0
-READ_INTERVAL = 0.25  # seconds between two reads of that image
+READ_INTERVAL = 0.25  # seconds between reads of that image
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
@@ -53,7 +54,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         still_watched: list[_WatchedImage] = []
         for watched_image in watched:
             live_image = _image_now(watched_image, world)
-            if live_image is None:  # it cannot be read; it was written, so it counts as updated
+            if live_image is None:  # unreadable now, but it was written, so it counts as updated
                 continue
             image = watched_image.decision.candidate
             is_still_set = (live_image.tag, live_image.digest) == (image.tag, image.digest)
@@ -71,8 +72,8 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
 
 def _image_now(watched: _WatchedImage, world: World) -> Reading | None:
-    """Return the image that a live Application (in the cluster) has now. If it cannot be read, log
-    a warning and return None.
+    """Return the image that is currently set in a live Application (in the cluster). If it cannot
+    be read, log a warning and return None.
     """
     sub = watched.ask.subscription
     try:
@@ -106,8 +107,8 @@ def _without_errors(
     job: Job,
     work: Callable[[], _Result],
 ) -> tuple[Outcome, list[_WatchedImage]]:
-    """Call `work`, which decides and patches one ask. Return its decision as an outcome, and the
-    images to watch. An error becomes the ask's decision.
+    """Call `work`, which decides one ask and patches its Application. Return the decision as an
+    outcome, and the images to watch. An error becomes the ask's decision.
     """
     try:
         decision, watched = work()
@@ -121,8 +122,8 @@ def _patch_first(ask: Ask, number: int, job: Job, world: World) -> _Result:
     """Patch the live Application of an ask (one image, with the builds offered for it) for the
     first time, unless the ask can be decided without reading it.
 
-    Return the decision, and the images to watch. Raises `TaskError`, also if the run is a person's
-    command or if Applications come from files. `number` is the ask's index.
+    Return the decision, and the images to watch. Raises `TaskError`, including when the run is a
+    person's command or when Applications come from files. `number` is the ask's index.
     """
     decision = settled_without_git(ask, job.terms)
     if decision:
@@ -151,8 +152,8 @@ def _patch_until_deadline(
     job: Job,
     world: World,
 ) -> _Result:
-    """Read the live Application, decide, and patch it. If someone else changes it in between, retry
-    until the deadline.
+    """Read the live Application, decide, and patch it. If someone else changes it in the meantime,
+    retry until the deadline.
 
     Return the decision, and the images to watch: the image that was written, if others may
     overwrite it unnoticed.
@@ -197,7 +198,7 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
     """Read a live Application from the cluster. Return its manifest, its resourceVersion (which
     Kubernetes changes with each write), and the image in its spec.
 
-    Raises `TaskError`.
+    Raises `TaskError` if the Application or its image cannot be read.
     """
     manifest, version = api.read(sub.application.namespace, sub.application.name)
     return manifest, version, read(manifest, *_target_in_source(sub))
@@ -264,7 +265,7 @@ def _attempt_patch(
     if is_final:
         return decision, 0.0
     # A client that read the Application before this patch may write its old copy back. Its write
-    # takes about as long as this patch did, so three times as long should be enough.
+    # takes about as long as this patch did, so watching for three times as long should be enough.
     ended = world.now()
     seconds = min(max(SHORTEST_WATCH, 3 * (ended - began)), LONGEST_WATCH)
     return decision, ended + seconds

@@ -1,4 +1,4 @@
-"""The memory branch of one base, as a run changes it: alone, or in one push with a head branch."""
+"""Updates to a base's memory branch, which is pushed alone or together with a head branch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from task.output.diff import unified_diff
 
 class MemoryBranchWriter:
     """A writer for a base's memory branch, which stores its holds and its lists of waiting builds.
-    It knows the branch's current files and pushes the new ones.
+    It keeps track of the branch's current files and pushes the new ones.
     """
 
     def __init__(
@@ -37,22 +37,24 @@ class MemoryBranchWriter:
         batch: Batch,
         job: Job,
     ) -> None:
-        self.wanted: Files = base.memory_files  # the files that the branch will have
+        self.wanted: Files = base.memory_files  # the files that the branch should contain
         self.commits: list[Commit] = []  # commits made or predicted
         self._base = base
         self._author = author
         self._batch = batch
         self._job = job
         # If the base or the prefix was renamed, the files may still be on a branch with the old
-        # name. This is that branch: (name, tip). The branch with the new name has no files yet.
+        # name. `_inherited` is that branch's (name, tip). The branch with the new name has no files
+        # yet.
         self._inherited = base.inherited
         self._files_on_branch: Files = {} if base.inherited else base.memory_files
         self._tip = base.memory_tip
 
     @property
     def commit(self) -> Commit | None:
-        """The run's commits combined into one, with the files and Applications of all of them. Each
-        push replaces the branch's only commit, so the last commit represents all of them.
+        """This run's commits, combined into one that contains the files and Applications from all
+        of them. Each push replaces the branch's only commit, so the last commit represents all of
+        them.
         """
         if not self.commits:
             return None
@@ -69,17 +71,19 @@ class MemoryBranchWriter:
 
     @property
     def remembers(self) -> bool:
-        """Whether anything except lists has changed. Lists change with their head branches."""
+        """Whether anything other than lists of waiting builds has changed. Those lists change
+        together with their head branches.
+        """
         commit = self.commit
         return commit is not None and any(not is_list_path(path) for path in commit.files)
 
     def put(self, waiting_list: WaitingList) -> None:
-        """Change a list in the wanted files."""
+        """Store a head branch's list of waiting builds in the wanted files."""
         self.wanted = with_list(self.wanted, waiting_list)
 
     def write(self) -> None:
         """Push the wanted files (`self.wanted`) to the memory branch, unless it already has them.
-        `plan` only records what it would push.
+        The `plan` command only records what it would push.
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """
@@ -104,8 +108,8 @@ class MemoryBranchWriter:
         builds that are waiting there: both in one push, or the list first. If the branch already
         has the commit, nothing is pushed.
 
-        `predicted` is the commit as it will be. `moved` contains the lists whose builds moved to
-        this list. Raises `Outpaced` if someone else has pushed to one of the branches.
+        `predicted` is the expected commit. `moved` contains the lists whose builds moved to this
+        list. Raises `Outpaced` if someone else has pushed to one of the branches.
         """
         for old_list in moved:
             self.put(old_list)
@@ -133,7 +137,8 @@ class MemoryBranchWriter:
         self, change: Changeset, waiting_list: WaitingList
     ) -> LandedCommit | None:
         """Push a commit to a head branch, and the memory branch with this list, in one push. Return
-        None if the server doesn't support that, or if only the head branch has to be pushed.
+        None if the server doesn't support that, if there are push options, or if only the head
+        branch has to be pushed.
 
         Raises `Outpaced` if one of the branches has moved.
         """
@@ -145,7 +150,7 @@ class MemoryBranchWriter:
         if is_foreign_branch and new_files == self._files_on_branch:
             return None
         # Our own branch is always pushed together with its list, even if the list is the same: a
-        # person may have deleted the branch, and then this run creates it again.
+        # person may have deleted the branch, in which case this run recreates it.
         try:
             landed_commit = repository.land(change, self._change(new_files))
         except NotAtomicError:
@@ -186,7 +191,7 @@ class MemoryBranchWriter:
         )
 
     def _drop_inherited(self, name: str, tip: str) -> None:
-        """Delete the memory branch with the old name. `plan` does nothing.
+        """Delete the memory branch with the old name. In a `plan`, do nothing.
 
         A failure is an error (`Outpaced` or `TaskError`) only if there is no new branch, because
         then the next run would still read the old one.
@@ -243,7 +248,7 @@ def _list_before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingLis
     """Return a head branch's list in the form that is pushed before the branch itself.
 
     It records two commits: the new one, and the branch's current one (`replaces`). Until the new
-    commit is known to have arrived, a branch at either of them is ours.
+    commit is known to have arrived, the branch counts as ours at either commit.
     """
     current_commit = None
     if head.branch and head.ours:
@@ -271,6 +276,6 @@ def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease
 
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:
-    """Return the diff between two versions of the memory branch for these paths."""
+    """Return the diff between two versions of the memory branch, limited to these paths."""
     changed = {path: after.get(path, GONE) for path in paths}
     return unified_diff(before, changed)

@@ -1,6 +1,4 @@
-"""Pure code that finds refusals that have no effect, because another entry writes the version
-anyway.
-"""
+"""Pure code that finds refusals without effect: another entry writes the refused version anyway."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def with_overridden(
     """Mark the refusals that have no effect because one of the commits writes the refused version
     to the same place for another entry of an `image-list`.
 
-    The name of that entry goes into the refusal's `overridden_by`. Return the commits, and the
+    The refusal's `overridden_by` is set to the name of that entry. Return the commits, and the
     decisions that don't need a commit.
     """
     written: list[Decision] = []
@@ -47,7 +45,7 @@ def overridden(
     """Mark the refusals among these decisions that have no effect because one of the `writers`
     (other decisions) writes the refused version to the same place for another entry.
 
-    The name of that entry goes into the refusal's `overridden_by`.
+    The refusal's `overridden_by` is set to the name of that entry.
     """
     mark = _marker(snapshot, writers, terms)
     return [mark(decision) if decision.verdict == "refuse" else decision for decision in decisions]
@@ -68,8 +66,8 @@ def _marker(
     places_by_entry: dict[Identity, set[tuple[str, str]]] = {}
 
     def places(sub: Subscription) -> set[tuple[str, str]]:
-        """Return the (file, key) pairs that an update of this entry writes. They are computed only
-        once.
+        """Return the (file, key) pairs that an update to this entry writes. They are computed once
+        per entry.
         """
         if sub.identity not in places_by_entry:
             places_by_entry[sub.identity] = edited_places(snapshot, sub, terms)
@@ -89,14 +87,14 @@ def _marker(
 
 
 def called(decision: Decision) -> str:
-    """Return the name of a decision's entry in reports: its Application and alias."""
+    """Return the name that reports use for a decision's entry: its Application and alias."""
     app = decision.subscription.application.key
     alias = decision.subscription.entry.alias
     return f"{app} ({alias})" if alias else app
 
 
 class _Writers:
-    """Updates by target path, because among thousands of Applications, only a few share a path."""
+    """Updates, indexed by path: among thousands of Applications, only a few share the same path."""
 
     def __init__(self, written: Iterable[Decision]) -> None:
         self._by_path: dict[str, list[Decision]] = {}

@@ -1,4 +1,6 @@
-"""The pipeline's ports to the outside: the world, its repositories, and its live Applications."""
+"""The ports through which the pipeline accesses repositories, live Applications, and the rest of
+the outside world.
+"""
 
 from __future__ import annotations
 
@@ -56,26 +58,26 @@ class Repository(Protocol):
         """Return the files at these places, at the branch's current tip, and the files on its
         memory branch, which stores the holds and the lists of waiting builds.
 
-        `heads` are fetched at the same time, for later calls of `head`. `default` lists places that
-        are also read on the default branch. `besides` returns more places, based on the files on
-        the memory branch.
+        `heads` are fetched at the same time, for later calls to `head`. `default` lists places to
+        read on the default branch as well. `besides` returns more places, based on the files on the
+        memory branch.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return these places, read at the commit of an earlier snapshot."""
+        """Return a snapshot of these places at the commit of an earlier snapshot."""
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the files of the memory branch that has this prefix. A memory
-        branch stores the holds and the lists of waiting builds of a base.
+        branch stores a base's holds and lists of waiting builds.
 
-        If that branch does not exist yet, the snapshot's memory files move there.
+        If that branch does not exist yet, the snapshot's memory files move to it.
         """
 
     def head(self, head: str) -> Head | None:
         """Return a head branch's tip, or None if the branch does not exist."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Return whether a commit that was read is signed with one of these public keys or, if no
+        """Return whether a previously read commit is signed with one of these public keys or, if no
         keys are passed, with the run's own key. If the run does not sign, all commits count as
         signed.
         """
@@ -84,7 +86,8 @@ class Repository(Protocol):
         """Return whether a commit is part of a branch's recent history."""
 
     def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
-        """Commit and push. Raises `Outpaced` if someone else has pushed to the branch.
+        """Commit the change and push it. Raises `Outpaced` if someone else has pushed to the
+        branch.
 
         With `memory_change`, also replace the memory branch in the same push. If that fails,
         neither branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't
@@ -92,7 +95,8 @@ class Repository(Protocol):
         """
 
     def remember(self, change: Changeset) -> LandedCommit:
-        """Replace the memory branch, or delete it if there are no files.
+        """Replace the memory branch's content, or delete the branch if the change contains no
+        files.
 
         Raises `Outpaced` if it has moved.
         """
@@ -107,9 +111,9 @@ class Repository(Protocol):
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, content) for a file, newest first, up to `limit` times. The content is
-        None if the file did not exist. If one of the `marked` commits had the content, that commit
-        is the one yielded.
+        """Yield up to `limit` (commit, content) pairs for a file, newest first. The content is None
+        if the file did not exist or was not text. If one of the `marked` commits had the content,
+        the pair contains that commit.
         """
 
     def written(
@@ -118,8 +122,8 @@ class Repository(Protocol):
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield the latest versions of the files for each page of paths, newest first, up to `most`
-        per file.
+        """Yield, for each page of paths, the latest versions of the files, newest first, up to
+        `most` per file.
         """
 
     def predict(self, change: Changeset) -> LandedCommit:
@@ -143,18 +147,18 @@ class HasMemoryBranches(Protocol):
 
 
 class ReadsMore(Protocol):
-    """A reader of more places at a snapshot's commit."""
+    """A reader that can read more places at a snapshot's commit."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return these places, read at the commit of an earlier snapshot."""
+        """Return a snapshot of these places at the commit of an earlier snapshot."""
 
 
 Side = Literal["base", "merged"]
 
 
 class ChangeToJudge(Protocol):
-    """The change that `check` judges: a base, and the result of merging the change into it.
-    Read-only.
+    """A read-only view of the change that the `check` command judges: the base, and the result of
+    merging the change into it.
     """
 
     @property
@@ -179,21 +183,23 @@ class ChangeToJudge(Protocol):
 
     @property
     def messages(self) -> Sequence[str]:
-        """The messages of the change's last commits, as far as they are known."""
+        """The messages of the change's most recent commits, as far as they are known."""
 
     def concerns(self, url: str) -> bool:
         """Return whether a URL in an Application refers to this repository."""
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield a side's Applications. Those in this repository are read from that side."""
+        """Yield the Applications on one side. Those stored in this repository are read from that
+        side.
+        """
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return places on a side. The base also includes the files on its memory branch, found by
-        the repository's URLs.
+        """Return a snapshot of these places on one side. For the base, it also contains the files
+        of the memory branch, which is found by the repository's URLs (`urls`).
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places on the same side."""
+        """Return a snapshot of more places on the same side."""
 
     def earlier(
         self,
@@ -202,7 +208,7 @@ class ChangeToJudge(Protocol):
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, content) for a file on the base, newest first, up to `limit` times."""
+        """Yield up to `limit` (commit, content) pairs for a file on the base, newest first."""
 
     def close(self) -> None:
         """Remove all temporary files."""
@@ -211,8 +217,8 @@ class ChangeToJudge(Protocol):
 class LiveApplications(Protocol):
     """The live Applications.
 
-    If the API can check the version, `patch` fails if the Application has changed since it was
-    read.
+    With an API that can check the version, `patch` fails if the Application has changed since it
+    was read.
     """
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
@@ -227,13 +233,13 @@ class LiveApplications(Protocol):
     ) -> bool:
         """Patch the Application. Raises `Outpaced` if its version has changed.
 
-        False means that others may have changed it in between, or may overwrite this patch
-        unnoticed, so read it again.
+        Return False if others may have changed the Application in the meantime, or may overwrite
+        this patch unnoticed. In that case, it must be read again.
         """
 
 
 class World(Protocol):
-    """Everything outside the pipeline that the pipeline uses."""
+    """The pipeline's external dependencies."""
 
     always_prove: bool  # whether the command line requires a proof of every image
 
@@ -252,8 +258,8 @@ class World(Protocol):
         """
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
-        """Return the (repository, branch, path) of a manifest's origin if that is a file in a Git
-        work tree, else None.
+        """Return the (repository, branch, path) of a manifest's origin, or None if the origin is
+        not a file in a Git work tree.
         """
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
@@ -265,26 +271,26 @@ class World(Protocol):
         """Return the change that `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
-        """Return a string that identifies the credentials.
+        """Return a string that identifies a subscription's Git credentials.
 
-        Updates may share a commit if the strings are equal.
+        Updates may share a commit if their strings are equal.
         """
 
     def now(self) -> float:
-        """Return the seconds on a clock that never goes backwards."""
+        """Return the time in seconds, according to a clock that never goes backwards."""
 
     def sleep(self, seconds: float) -> None:
         """Wait until the time is up or a signal arrives."""
 
     def jitter(self) -> float:
-        """Return a random number from 0 to 1, so that many writers do not retry in step."""
+        """Return a random number from 0 to 1, so that many writers do not retry in lockstep."""
 
     def log(self, level: str, sentence: str) -> None:
         """Log a message."""
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old commit: "newer", "older", or another word if
-        that is unknown.
+        """Return how the source commit `new` compares with `old`: "newer", "older", or another word
+        if that is unknown.
         """
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -294,7 +300,7 @@ class World(Protocol):
         self,
         questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return, for each image, a proof, a refusal if the proof is not the required one, or an
+        """Return, for each image, a proof, a refusal if the image lacks the required proof, or an
         error.
         """
 
@@ -311,7 +317,7 @@ class World(Protocol):
         """Return the URL of the page that compares two commits, or "" for an unknown Git host."""
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page with a head branch's changes."""
+        """Return the kind of forge, and the URL of the page that shows a head branch's changes."""
 
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" for an unknown Git host.
@@ -323,14 +329,14 @@ class World(Protocol):
         """Return the comments on a repository's pull requests."""
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments that a repository shows."""
+        """Return the deployments shown on a repository's Git host."""
 
     def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's UI, or "" if unknown."""
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the OpenPGP keys that Argo CD accepts: one of them must sign a commit before it is
-        synced. () means that a signature is not required.
+        synced. () means that no signature is required.
         """
 
     def signing_keys(self) -> tuple[str, ...]:
@@ -339,13 +345,13 @@ class World(Protocol):
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
         """Return why Argo CD cannot deploy a commit now, and what to do about it.
 
-        Both come from the AppProject, and are "" if there is no known reason. A reason is logged
-        once.
+        Both strings are based on the AppProject, and are "" if there is no known reason. Each
+        reason is logged only once.
         """
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of the subscription's repository in Argo CD's history, newest first,
-        or () if unknown.
+        """Return the revisions of the subscription's repository that Argo CD's history contains,
+        newest first, or () if unknown.
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
@@ -362,7 +368,7 @@ class World(Protocol):
         """Refresh Argo CD and wait for the rollouts."""
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Like `follow`, after a rollback, within the remaining time of `follow`."""
+        """Like `follow`, but after a rollback, and within the time that `follow` has left."""
 
     def close(self) -> None:
         """Close everything that was opened for the run."""

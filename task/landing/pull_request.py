@@ -52,7 +52,7 @@ def already_proposed(
         return None
     if job.intent:  # a person's command is always written
         return None
-    if not head.as_listed:  # the branch does not have the commit that an earlier run recorded
+    if not head.as_listed:  # the branch's tip is not the commit that an earlier run recorded
         return None
     # the request's text names the commit that it describes; the id may be abbreviated
     described_commit = described(newest.body) or NOWHERE
@@ -60,7 +60,7 @@ def already_proposed(
     proposes_the_same = _proposed_in(head.waiting_list) == _proposed_in(waiting_list)
     if not is_up_to_date or not proposes_the_same:
         return None
-    if request.forge.state(newest.number).conflicts:  # then write it again on the base's tip
+    if request.forge.state(newest.number).conflicts:  # if so, rewrite it on the base's tip
         return None
 
     decisions = prepared.with_updates_as(
@@ -115,7 +115,7 @@ def propose(
         proposal = _proposal(prepared, tip, waiting_list, job, world)
         proposed = _with_note_logged(request.forge.propose(proposal, newest), world)
     except TaskError as error:
-        if not prepared.decisions:  # only builds that were already waiting are left
+        if not prepared.decisions:  # there are only builds that were already waiting
             message = f"the request for {changeset.head} still has its old text: {error}"
             world.log("warning", message)
         failed_decisions = tuple(failed(decision, error) for decision in prepared.decisions)
@@ -170,7 +170,7 @@ def _add_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> O
 
 def withdraw(because: str, request: Request | None, world: World) -> bool:
     """Close the open pull request of a head branch where no builds are waiting anymore. `because`
-    is the reason that the request will show.
+    is the reason to show on the request.
 
     Return True if the request is closed or there was nothing to close, and False if the Git host
     failed. Raises `Outpaced` if another run proposes something newer there.
@@ -204,7 +204,7 @@ def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> lis
         is_shown = (build.application, build.alias, build.tag, build.digest) in shown_builds
         if not is_shown or build.rollback or old is None:
             continue
-        if old.version != build.base.version:  # the base had another build, of unknown commits
+        if old.version != build.base.version:  # the base had a build with unknown commits
             continue
         ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges
@@ -217,9 +217,9 @@ def _proposal(
     job: Job,
     world: World,
 ) -> Proposal:
-    """Return the pull request as it should be, for a head branch with this commit.
+    """Return the desired pull request for a head branch whose tip is this commit.
 
-    Each setting comes from the command line (`options`), or else from the repository's config
+    Each setting is taken from the command line (`options`), or else from the repository's config
     (`from_config`).
     """
     changeset = prepared.changeset
@@ -248,7 +248,8 @@ def _proposal(
 
     draft = from_config.draft if options.draft is None else options.draft
     auto_merge = from_config.auto_merge if options.auto_merge is None else options.auto_merge
-    # A merge deploys, so the forge must not merge by itself during a freeze, except for rollbacks.
+    # A merge triggers a deployment, so auto-merge is disabled during a freeze, except for
+    # rollbacks.
     may_merge = not prepared.frozen or bool(prepared.rollbacks)
     return Proposal(
         repo=changeset.repo,
@@ -266,8 +267,8 @@ def _proposal(
 
 
 def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return a pull request's title, and the text from the author's own message template ("" if the
-    message does not come from a template, or no image changes).
+    """Return a pull request's title, and the text rendered from a custom message template ("" if
+    there is no custom template, or no image changes).
     """
     subject, text = message_parts(prepared.changeset.message)
     default_title = headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
@@ -280,8 +281,8 @@ def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> t
 
 
 def _labels(prepared: PreparedCommit, options: PullRequestOptions) -> tuple[str, ...]:
-    """Return a pull request's labels, without duplicates: from the command line or the config, and
-    from the ImageUpdater resources of the Applications.
+    """Return a pull request's labels, without duplicates: those from the command line or else the
+    config, and those from the Applications' ImageUpdater resources.
     """
     labels = list(options.labels or prepared.wishes.labels or ())
     for decision in prepared.decisions:

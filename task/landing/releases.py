@@ -20,7 +20,7 @@ from task.landing.waiting_list import ListedRelease
 from task.model import File, Hold, Memory, Place, Snapshot, State
 from task.policy.builds import hold_text, released
 
-NO_HOLD = Hold("")  # the hold of a release that only discards a deferred build
+NO_HOLD = Hold("")  # used for a release that only discards a deferred build
 
 
 def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:
@@ -38,12 +38,13 @@ def _base_state(base: Snapshot, release: ListedRelease) -> State:
 
 
 def has_effect(base: Snapshot, release: ListedRelease) -> bool:
-    """Return whether a release still has an effect: the base branch still has what it ends.
+    """Return whether a release still has an effect, because the base branch still contains the hold
+    or the deferred build that it ends.
 
-    When the head branch with the release is merged, a hold (an order that keeps a version) ends on
-    the base branch. A release may also just discard a deferred build: the image itself has no hold,
-    but a freeze or a hold on the whole Application kept the build back. An unreadable state file
-    counts as still having the hold.
+    When the head branch with the release is merged, a hold (an order to keep a version) ends on the
+    base branch. A release may also just discard a deferred build: the image itself has no hold, but
+    a freeze or a hold on the whole Application kept the build back. An unreadable state file counts
+    as still having the hold.
     """
     try:
         state = _base_state(base, release)
@@ -65,10 +66,10 @@ def _deferred_version(memory: Memory) -> str:
 
 
 def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str, File]:
-    """Return the state files of the base branch that change if the holds of these releases end.
+    """Return the base branch's state files that change when these releases take effect.
 
-    A release is the end of a hold (an order that keeps a version). It takes effect when the head
-    branch that lists it is merged.
+    A release ends a hold (an order to keep a version). It takes effect when the head branch that
+    lists it is merged.
     """
     changed: dict[str, File] = {}
     for release in releases:
@@ -95,7 +96,7 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
     memory = state.images[release.image]
     memory_after = released(memory)
     if _deferred_version(memory) != release.deferred:
-        # this build was deferred after the release was listed, so it stays deferred
+        # this build was deferred after the release was listed, so it remains deferred
         memory_after = replace(memory_after, deferred=memory.deferred)
     images = {**state.images, release.image: memory_after}
     not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
@@ -118,18 +119,18 @@ def after_releases(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapsho
 
 
 def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedRelease]]:
-    """Return the holds on the base branch that these moves end, by the head branch that has to be
-    merged first.
+    """Return the holds on the base branch that these moves end, keyed by the head branch that has
+    to be merged first.
 
     A move is a decision, with the change that a commit makes for it. Here, it is a person's command
-    to end a hold, and its commit goes to a head branch (the branch of a pull request).
+    to end a hold, and its commit belongs on a head branch (the branch of a pull request).
 
-    A hold on a whole Application ends on each branch that gets one of its builds, or on one branch
-    if there are no builds.
+    A hold on a whole Application ends on each branch that receives one of the Application's builds,
+    or on one branch if there are no builds.
     """
     by_head: dict[str, list[ListedRelease]] = {}
     ended_keys: set[tuple[str, ...]] = set()  # holds on whole Applications that end on some branch
-    # A move without a build ends the hold only if no other move has done so, so it comes later.
+    # A move without a build ends the hold only if no other move does, so such moves come last.
     updates_first = sorted(moves, key=lambda move: not move.updates)
     for move in updates_first:
         head = move.decision.head
@@ -176,7 +177,8 @@ def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, List
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
     """Return whether one of these moves (decisions, with what to remember about them) sets a new
-    hold on what a release covers. A release ends a hold when its head branch is merged.
+    hold on the same image or Application as a release. A release ends a hold when its head branch
+    is merged.
     """
     for move in moves:
         sub = move.subscription
@@ -192,8 +194,8 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 
 
 def with_end_of_hold(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Return the move (decision) of a person's `release`. If the image's hold is on the base
-    branch, add to the reason that the hold ends only when the head branch is merged.
+    """Return the move (decision) for a person's `release`. If the image's hold is on the base
+    branch, the move's reason also states that the hold ends only when the head branch is merged.
 
     `releases` are the releases on the move's head branch: each is for a hold on the base.
     """

@@ -1,7 +1,7 @@
 """Pure code for the state files that a run changes, in its commits and on the memory branch.
 
-A state file remembers holds, deferred builds, and written builds. If a commit goes to a head
-branch, the holds and deferred builds are on the memory branch instead, so that they apply
+A state file remembers holds, deferred builds, and written builds. If a commit belongs on a head
+branch, the holds and deferred builds are stored on the memory branch instead, so that they apply
 immediately, before a merge. The record of a written build is always part of the commit that writes
 it.
 """
@@ -19,7 +19,7 @@ from task.errors import TaskError
 from task.model import File, Files, Hold, Meant, Memory, Snapshot, State, Subscription
 from task.policy.builds import apart, hold_text, merged
 
-GONE = File("", "")  # deleted by the commit
+GONE = File("", "")  # stands for a file that the commit deletes
 
 
 def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
@@ -28,9 +28,9 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
     A state file remembers an Application's holds, the builds that they kept back (deferred builds),
     and the builds that were written. A move is a decision, with what to remember about it.
 
-    With `aside`, the commit goes to a head branch (the branch of a pull request). In that case, the
-    state files record each written build, but not the deferred builds, which are remembered on the
-    memory branch.
+    With `aside`, the commit belongs on a head branch (the branch of a pull request). In that case,
+    the state files record each written build, but not the deferred builds, which are remembered on
+    the memory branch.
     """
     by_path: dict[str, list[Move]] = {}
     for move in done:
@@ -53,7 +53,7 @@ def _states_after_moves(
     states_before: Mapping[str, State], snapshot: Snapshot, moves: Iterable[Move], *, aside: bool
 ) -> dict[str, State]:
     """Return the states in one state file (one state for each write-back file) after these moves,
-    without empty states. With `aside`, the commit goes to a head branch.
+    without empty states. With `aside`, the commit belongs on a head branch.
     """
     states = dict(states_before)
     # a new hold comes last, so that no other move ends it
@@ -78,14 +78,14 @@ def _without_deferred(
     """
     state = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or state.images.get(key_of(sub), Memory())
-    # a hold from `states_of` may be on the memory branch, where it stays
+    # a hold from `states_of` may be on the memory branch, where it remains
     hold = memory.hold if remember.memory else None
     return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
 
 def _state_after(state: State, sub: Subscription, remember: Remember) -> State:
-    """Return an Application's state (its hold, and what is remembered about its images), with what
-    a move remembers (`remember`) added.
+    """Return an Application's state (its hold, and what is remembered about its images), updated
+    with what a move remembers (`remember`).
     """
     images = dict(state.images)
     if remember.memory is not None:
@@ -98,14 +98,15 @@ def _state_after(state: State, sub: Subscription, remember: Remember) -> State:
 
 
 def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return the files of the memory branch after these moves (decisions, with what to remember
-    about them). If there are none, the branch is deleted.
+    """Return the memory branch's files after these moves (decisions, with what to remember about
+    them). If there are no files, the branch is deleted.
 
-    The memory branch stores the holds that must apply at once, although the commits of their moves
-    only propose something on a head branch (the branch of a pull request).
+    The memory branch stores the holds that must apply at once, even though their moves are only
+    proposed on a head branch (the branch of a pull request).
 
-    A move whose commit goes to a head branch is remembered on the memory branch. Any other move
-    matters only if the memory branch already has the Application's state file.
+    If a move's commit belongs on a head branch, the memory branch remembers only its hold (with the
+    hold's rollback) and its deferred build. The rest is in that commit. Any other move matters only
+    if the memory branch already has the Application's state file.
     """
     files = dict(snapshot.memory_files)
     for move in moves:
@@ -137,11 +138,10 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory branch's files after a run (`after`), adding the deferred builds from
-    before the run (`before`) that are missing there. A deferred build is one that a hold or a
-    freeze kept back.
+    """Return the memory branch's files after a run (`after`), with any missing deferred builds from
+    before the run (`before`) added back. A deferred build is one that a hold or a freeze kept back.
 
-    The run is writing these builds now. They are removed only after they have landed (were pushed),
+    The run is writing these builds now. They are removed only after they have landed (been pushed),
     so that they are not lost if the push fails.
     """
     files = dict(after)
@@ -161,7 +161,7 @@ def deferred_until_landed(before: Files, after: Files) -> Files:
 
 
 def _goes_to_head_branch(move: Move) -> bool:
-    """Return whether a move's commit goes to a head branch."""
+    """Return whether a move's commit belongs on a head branch."""
     return move.decision.head not in ("", move.decision.branch)
 
 
@@ -176,7 +176,7 @@ def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file:
     path = state_path(move.subscription)
     remember = move.remember or Remember()
 
-    # 1. Find what must be remembered after the move, on both branches together.
+    # 1. Determine what must be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
     on_both = merged(on_base, so_far)
     hold = remember.hold or on_both.hold
@@ -184,7 +184,7 @@ def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file:
         hold = None
     memory = remember.memory or on_both.images.get(key, Memory())
 
-    # 2. Find how much of that will be on the base.
+    # 2. Determine how much of that will be on the base.
     if not _goes_to_head_branch(move):  # the commit adds this to the base
         memories_on_base = dict(on_base.images)
         if remember.memory:
@@ -207,8 +207,8 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback (a person's change to an older version) that a hold on the memory branch
-    belongs to. None means that there is no hold, or that a person has held the image for a
+    """Return the rollback (a person's change back to an older version) that a hold on the memory
+    branch belongs to. None means that there is no hold, or that a person has held the image for a
     different reason.
 
     `before_run` is the Application's state on the memory branch before the run, and `rollback` is
@@ -230,7 +230,7 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
     """Return the memory branch's files without the holds of finished rollbacks, which a person has
     declined or merged.
 
-    A rollback sets a hold (an order that keeps the version), so that no new build undoes it.
+    A rollback sets a hold (an order to keep the version), so that no new build undoes it.
     `finished` contains, by state file, the keys of the images that were rolled back.
     """
     files = dict(memory_files)
@@ -251,8 +251,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
 
 
 def only_holds(memory_files: Files) -> Files:
-    """Return the state files of a memory branch, reduced to their holds. This is for a branch that
-    no known key has signed.
+    """Return the state files of a memory branch, reduced to their holds. This is used for a branch
+    that is not signed with a known key.
 
     An unreadable state file is kept, because it may contain a hold.
     """
@@ -276,8 +276,8 @@ def new_holds(
     after: Files,
     moves: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
-    """Return the holds (orders that keep a version) that are in the state files in `after` but not
-    in `before`, for the Applications of these moves.
+    """Return the holds (orders to keep a version) in the state files in `after` that are not in
+    `before`, for the Applications of these moves.
 
     Each hold is a tuple: (the Application's namespace and name, the Application's name or the key
     of the held image, the reason in words).

@@ -68,7 +68,7 @@ class Together:
 
     base: Snapshot  # with all files that were needed
     moves: list[Move]  # for the asks, in order; then those that keep or defer waiting builds
-    head_fates: dict[str, FatesOnHead]  # by head branch
+    head_fates: dict[str, FatesOnHead]  # keyed by head branch
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     heirs = {head.instead for head in heads.values()}
     for index, (name, head) in enumerate(heads.items()):
         asks_at_head = _asks_at(name, batch.asks, by_ask)
-        if head.instead:  # its builds are decided on that branch
+        if head.instead:  # its builds are decided on the branch that took them over
             head_fates[name] = FatesOnHead()
         elif not head.ours:  # someone else has pushed to it
             head_fates[name] = fates_on_foreign_branch(
@@ -139,8 +139,8 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
             )
             by_ask |= new_moves
             kept_moves += _kept_moves(name, fates_on_head)
-            # The branch must be written even if no build has changed, if a run was killed after it
-            # pushed the list but before it pushed the branch, or if builds have moved here.
+            # Even if no build has changed, the branch must be written if a run was killed between
+            # pushing the list and pushing the branch, or if builds have moved here.
             never_arrived = not head.waiting_list.arrived and not head.as_listed
             gets_builds = name in heirs
             head_fates[name] = replace(fates_on_head, rewrite=never_arrived or gets_builds)
@@ -163,8 +163,8 @@ def _decided_on_heads(
     gather: Gather,
     job: Job,
 ) -> dict[Identity, Move]:
-    """Return the decision about each ask (an image with new builds), on the branch that its commit
-    goes to, by the ask's key.
+    """Return the decision about each ask (an image with new builds), made on the branch that its
+    commit belongs on, keyed by ask.
 
     `moves` are the decisions on the base, in the order of `batch.asks`. They are also correct for
     most head branches, because a run creates those from the base. An ask is decided again if
@@ -237,8 +237,8 @@ def _kept_moves(head: str, fates_on_head: FatesOnHead) -> list[Move]:
 
 
 def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> list[Decided]:
-    """Return the asks (images with new builds) whose commit goes to a head branch, with their moves
-    (the decisions).
+    """Return the asks (images with new builds) whose commit belongs on this head branch, with their
+    moves (the decisions).
     """
     return [(ask, moves[ask.key]) for ask in asks if moves[ask.key].decision.head == name]
 
@@ -393,7 +393,7 @@ def _decided_on_our_branch(
     """Decide about the builds waiting on one of our head branches (branches of pull requests),
     together with this run's new builds for it (`asks_at_head`).
 
-    `moves` are the decisions about all new builds of the run. With `proves`, signatures of the
+    `moves` are the decisions about all new builds of the run. With `proves`, the signatures of the
     waiting builds are verified again. Return the decisions about the new builds for this branch,
     and what became of the waiting builds (their fates).
     """
@@ -415,15 +415,15 @@ def _decided_on_our_branch(
     still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
     passed, failed_fates, problems = _checked_alone(still_promoted, scene, head.name, proves=proves)
 
-    # 2. Compare the remaining builds with the new builds for this branch, except those that a
-    #    person's command on another branch is about.
+    # 2. Compare the remaining builds with the new builds for this branch, except for builds that a
+    #    person's command on another branch affects.
     commands_elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
     without_command = [
         build for build in passed if build.subscription.identity not in commands_elsewhere
     ]
     new_moves, fates = decide_with_waiting(scene.base, without_command, asks_at_head, terms)
 
-    # 3. Apply a person's command whose commit goes to another branch.
+    # 3. Apply a person's command whose commit belongs on another branch.
     for build in passed:
         ask = commands_elsewhere.get(build.subscription.identity)
         if ask:
@@ -440,8 +440,8 @@ def _decided_on_our_branch(
 def _commands_elsewhere(
     batch: Batch, job: Job, asks_at_head: Sequence[Decided]
 ) -> dict[Identity, Ask]:
-    """Return the asks of a person's command whose commit goes to a branch other than this head
-    branch, by key. `asks_at_head` are the asks whose commit goes to this branch.
+    """Return the asks of a person's command whose commit belongs on a branch other than this head
+    branch, by key. `asks_at_head` are the asks whose commit belongs on this branch.
 
     A hold or a rollback also applies to the builds that are waiting on this branch. A release does
     not.
@@ -486,7 +486,7 @@ def _facts_between(
     waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
     """Return the facts that are needed to choose between waiting builds, new builds, and the base's
-    version: the registries' answers, and which of two source commits is newer.
+    version: registry responses, and which of two source commits is newer.
 
     They are added to the facts in `scene`.
     """
@@ -506,8 +506,8 @@ def _checked_alone(
     """Check the builds that are waiting on a head branch, as if this run had no new builds.
 
     The rules are applied again. With `proves`, the signatures of the builds that pass are also
-    verified again. Return the builds that may stay, what became of the others (their fates), and
-    warnings about builds that stay without having been checked.
+    verified again. Return the builds that may remain, what became of the others (their fates), and
+    warnings about builds that remain without having been checked.
     """
     fates = [fate_alone(scene.base, build, head) for build in waiting]
     verified_moves, problems = _with_proofs_checked(fates, scene, head, proves=proves)
@@ -539,9 +539,9 @@ def _with_proofs_checked(
 ) -> tuple[dict[BuildKey, Move], list[Problem]]:
     """Verify the signatures and other proofs of the waiting builds that would be written again.
 
-    `fates` contains the fate of each build on the branch `head`. The moves that write the builds
-    are returned by the build's key, with the result of the verification as their verdict. Without
-    `proves`, they are returned unchanged, with a warning.
+    `fates` contains the fate of each build on the branch `head`. Return the moves that write the
+    builds, keyed by build, with the result of the verification as their verdict. Without `proves`,
+    the moves are returned unchanged, with a warning.
     """
     moves_that_write: dict[BuildKey, Move] = {}
     for fate in fates:
@@ -561,8 +561,8 @@ def _with_proofs_checked(
 
 
 def _unchecked_warning(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
-    """Return the warning that a waiting build stays, although it could not be checked. `because` is
-    the reason, and `head` is the branch where the build is waiting.
+    """Return the warning that a waiting build remains, although it could not be checked. `because`
+    is the reason, and `head` is the branch where the build is waiting.
     """
     version = waiting.listed.version
     app = waiting.listed.application

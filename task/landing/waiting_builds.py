@@ -1,8 +1,8 @@
 """Pure code for the builds that are waiting on head branches.
 
 Each run reevaluates all of them on the current base: `_decide_alone` decides a build, or
-`_decide_with_ask` if the run is about the same image. In the end, the build is merged, replaced by
-another build (superseded), deferred by a hold, or dropped.
+`_decide_with_ask` if the run has an ask for the same image. Eventually, the build is merged,
+replaced by another build (superseded), deferred by a hold, or dropped.
 
 A head branch's list has at most one waiting build for each write-back file and alias. A build that
 passes is rewritten on top of the base's tip. If a person holds a build, it is remembered as
@@ -57,7 +57,7 @@ from task.proof import Proof
 
 Decided = tuple[Ask, Move]  # an ask and the move decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was already old enough when it was listed
-UNANSWERED = "registry"  # the rule for a build that stays because a server did not respond
+UNANSWERED = "registry"  # the rule for a build that is kept because a server did not respond
 UNREAD = "this run did not read its annotations"
 
 
@@ -87,7 +87,7 @@ class WaitingBuild:
 
     @property
     def base_unchanged(self) -> bool:
-        """Whether the base is unchanged since this build was listed."""
+        """Whether the image is unchanged on the base since this build was listed."""
         memory = self.situation.memory
         when_listed = self.listed.base
         return (
@@ -99,8 +99,8 @@ class WaitingBuild:
 
 @dataclass(frozen=True)
 class Undecided:
-    """A listed build (one waiting on a head branch) that cannot be decided or written now. It stays
-    in the list, but is not part of a commit.
+    """A listed build (one waiting on a head branch) that cannot be decided or written now. It
+    remains in the list, but is not part of a commit.
     """
 
     listed: ListedBuild
@@ -122,7 +122,7 @@ class BuildFate:
     fate: Fate
     because: str
     move: Move | None = None
-    rule: str = ""  # the rule that removes it from the list, no matter what the asks do
+    rule: str = ""  # the rule that removes it from the list, regardless of the asks
     doubt: bool = False  # whether a server did not respond
     on_foreign_branch: bool = False  # the run does not replace such a branch
 
@@ -141,7 +141,7 @@ class BuildFate:
 
     @property
     def stays_listed(self) -> bool:
-        """Whether the build stays in the list and in the commit."""
+        """Whether the build remains in the list and on the branch."""
         is_written_again = self.move is not None and self.move.updates
         return self.on_foreign_branch or is_written_again
 
@@ -150,9 +150,9 @@ class BuildFate:
         """Whether the head branch must be rewritten because of this build."""
         if self.on_foreign_branch:
             return False
-        if self.move is None or not self.move.updates:  # the branch still has the build
+        if self.move is None or not self.move.updates:  # the branch still contains the build
             return True
-        if self.listed.left_out:  # the branch does not have the build yet
+        if self.listed.left_out:  # the branch does not contain the build yet
             return True
         return self.move.decision.candidate.version != self.listed.version
 
@@ -186,7 +186,7 @@ class FatesOnHead:
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """The builds that leave the list in this run, and why, as strings."""
+        """The builds that this run removes from the list, as strings that include the reason."""
         texts = []
         for fate in self.fates:
             if not fate.stays_listed:
@@ -196,7 +196,7 @@ class FatesOnHead:
         return tuple(texts)
 
     def rows(self, head: str) -> list[HeadBuildRow]:
-        """Return the rows of the report."""
+        """Return the report's rows for the waiting builds."""
         undecided_fates = (
             BuildFate(undecided.listed, "waits", str(undecided.error))
             for undecided in self.undecided
@@ -245,7 +245,7 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
     except TaskError:
         return False
     if in_git.version == listed.version:
-        return in_git.sound  # False if the text must still be rewritten, such as the number 1.10
+        return in_git.sound  # False if the text must still be rewritten, such as an unquoted 1.10
     if in_git.version == listed.base.version:  # the base is unchanged since it was listed
         return False
     if sub is None or listed.rollback:  # without annotations, the order is unknown
@@ -264,10 +264,10 @@ def waiting_in(
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[WaitingBuild], list[Undecided]]:
-    """Read what the base branch has for each build in the list of a head branch.
+    """Read the base branch's state of each image in a head branch's list.
 
     `from_annotations` are the subscriptions (what to update, and where) that this run has read.
-    `from_list` has a subscription for each of the other builds. Return the builds that can be
+    `from_list` contains a subscription for each of the other builds. Return the builds that can be
     decided, and those that cannot, with the reason.
     """
     waiting: list[WaitingBuild] = []
@@ -296,8 +296,8 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
     it can.
 
     Without the annotations, the run cannot tell which of two versions is newer. That matters only
-    if the base branch has changed since the build was listed, and now has neither its version from
-    then nor this build's version.
+    if the base branch has changed since the build was listed, and now has neither the version that
+    it had then nor this build's version.
     """
     on_base = situation.in_git.version
     if not on_base:
@@ -309,8 +309,9 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
-    """Return an ask for each of these waiting builds, as if the build were new. The asks say which
-    facts have to be looked up. Rollbacks, and builds whose annotations were not read, need none.
+    """Return an ask for each of these waiting builds, as if the build were new. The asks determine
+    which facts have to be looked up. None are needed for rollbacks, or for builds whose annotations
+    were not read.
     """
     return [
         Ask(build.subscription, (build.image,), build=build.build)
@@ -322,8 +323,8 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return the pairs of source commits that show which of two builds is newer: (repository,
-    commit, other commit).
+    """Return the pairs of source commits to compare in order to tell which of two builds is newer:
+    (repository, commit, other commit).
 
     A waiting build is compared with the newest written build, the deferred build (one that a hold
     kept back), and the new build of the same image in `decided`.
@@ -349,8 +350,8 @@ def pairs_of(
     return pairs
 
 
-# What happens if an event arrives when there is already a build of the same image, and updates go to
-# a head branch (`run`). The rows are tested in tests/landing/test_waiting_builds.py.
+# What happens if an event arrives (`run`) while there is already a build of the same image, and
+# updates go to a head branch. The rows are tested in tests/landing/test_waiting_builds.py.
 #
 #   already there                 event     head branch  deferred     event is   other build is
 #   nothing                       admitted  the event's               update
@@ -368,7 +369,7 @@ def pairs_of(
 # `weigh` chooses between an event and a deferred build, and `TOGETHER` between an ask and a waiting
 # build.
 
-# What becomes of a waiting build if a command is for the same image. An ask has these outcomes:
+# What becomes of a waiting build if a command targets the same image. An ask has these outcomes:
 #   newer, same, older   it writes a build newer than the waiting one, the same one, or an older one
 #   deferred             an event is deferred by a hold or a freeze
 #   done, no-hold        a command other than `run` takes effect; `no-hold` if it sets no hold
@@ -378,14 +379,15 @@ def pairs_of(
 # not changed.
 #   reevaluated      the waiting build is decided with what is remembered after the command. Under a
 #                    new hold, it is deferred and leaves the list
-#   newer_deferred   the same; if the waiting build is deferred, it is newer, and the ask is refused
+#   newer_deferred   like `reevaluated`, but if the waiting build is deferred, the ask is refused,
+#                    because the waiting build is newer
 #   written_by_ask   the ask writes the same build
 #   replaced_by_ask  the ask's build replaces the waiting one
 #   beats_ask        the ask is refused, because a newer build is waiting
-#   ends_hold_only   the same, but the hold ends
+#   ends_hold_only   like `beats_ask`, but the hold ends
 #   without_hold     a waiting rollback is written again, without its hold
-#   given_up         a person wants a different version, so the waiting one is dropped. If the person
-#                    wants the waiting version, the ask writes it
+#   given_up         a person wants a different version, so the waiting one is dropped. If it is the
+#                    version that the person wants, the ask writes it
 # After a `release`, every waiting build is decided without the hold that ends. In all other cases,
 # it is decided with what was remembered before the command.
 Meeting = Literal[
@@ -474,9 +476,9 @@ def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
     """Return why a waiting promotion is obsolete, or "" if it is not.
 
-    A promotion brings the version of a source Application to another Application. It is obsolete if
-    this run's decisions show that the source now has a different version, because it is promoted
-    again or because a person rolls the source back.
+    A promotion copies a source Application's version to another Application. It is obsolete if this
+    run's decisions show that the source now has a different version, because it is promoted again
+    or because a person rolls back the source.
     """
     if not listed.promoted_from:
         return ""
@@ -505,8 +507,8 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> BuildFate:
-    """Return the fate of a waiting build if a person gives a command for its image and the
-    command's commit goes to another branch.
+    """Return the fate of a waiting build if a person issues a command for its image and the
+    command's commit belongs on another branch.
 
     `move` is the decision about the command (`ask`). If the command's commit writes this build, the
     build is dropped here.
@@ -583,7 +585,7 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
         refuse_files(sub, changed_files, head)  # raises `NotPermittedError`
     except NotPermittedError as error:
         return str(error)
-    except TaskError:  # the edit raises the same error, as the decision's error
+    except TaskError:  # the edit will raise the same error, which becomes the verdict
         pass
     return ""
 
@@ -595,8 +597,8 @@ def _verb(ask: Ask) -> str:
 
 @dataclass(frozen=True)
 class _MeetingResult:
-    """The result if an ask (a new build, or a person's command) is for the same image as a waiting
-    build.
+    """The result when an ask (a new build, or a person's command) targets the same image as a
+    waiting build.
     """
 
     ask_move: Move  # the decision about the ask
@@ -611,9 +613,9 @@ def _decide_with_ask(
     """Decide between a build that waits on a head branch and an ask for the same image: a new
     build, or a person's command.
 
-    `move` is the decision about the ask as if nothing were waiting. The table `TOGETHER` says what
-    happens to both. Return the final decision about the ask, and the fate of the waiting build,
-    with the move that keeps it, if any.
+    `move` is the decision about the ask as if nothing were waiting. The table `TOGETHER` determines
+    what happens to both. Return the final decision about the ask, and the fate of the waiting
+    build, with the move that keeps it, if any.
     """
     outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
@@ -632,7 +634,8 @@ def _decide_with_ask(
     if meeting == "without_hold":  # the waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
         return replace(each_alone, ask_move=rollback_without_hold, build_move=None)
-    # In all other cases, the waiting build stays, or a hold defers it, and the ask may be refused.
+    # In all other cases, the waiting build remains, or a hold defers it, and the ask may be
+    # refused.
     ask_move = _ask_beside_waiting(each_alone, meeting, waiting, why_ask_is_older)
     return replace(each_alone, ask_move=ask_move)
 
@@ -660,7 +663,7 @@ def _without_waiting_build(
 def _ask_beside_waiting(
     each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild, why_ask_is_older: str
 ) -> Move:
-    """Return the move of an ask whose image has a waiting build that stays or is deferred: the
+    """Return the move for an ask whose image has a waiting build that remains or is deferred: the
     ask's own move, or a refusal because the waiting build is newer.
 
     `each_alone` contains the decisions about the ask and the waiting build before the two are
@@ -675,7 +678,7 @@ def _ask_beside_waiting(
 
     if meeting == "beats_ask":
         return move.without_effect(Verdict("refuse", "superseded", already_waiting))
-    if meeting == "ends_hold_only":  # the same, but the person's release ends the hold
+    if meeting == "ends_hold_only":  # also refused, but the person's release ends the hold
         verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
         # after a release, `waiting.situation` already leaves out the hold
@@ -736,7 +739,7 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
         return situation
     if _verb(ask) == "release" and move.updates:
         # In `remember.memory`, the ask's build is already the newest, so the waiting build would
-        # seem outdated. But it is `TOGETHER` that decides between the two.
+        # seem outdated. But only `TOGETHER` decides between the two.
         memory = released(situation.memory)
     else:
         memory = remember.memory or situation.memory
@@ -783,14 +786,14 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
 
     move = weigh(situation, _offer(waiting))
     is_older = move.decision.rule in ("not-newer", "superseded")
-    if is_older and waiting.base_unchanged:  # as it was when listed, so a person allowed it
+    if is_older and waiting.base_unchanged:  # since it was listed, so a person allowed it
         move = _as_allowed(waiting, move)
     verdict = move.decision.judged
     because = verdict.because
     if verdict.verdict == "defer":
         why_deferred = hold_text(situation.hold) if situation.hold else because
         return move, "deferred", why_deferred
-    if verdict.verdict == "error":  # a server did not respond, so the build stays
+    if verdict.verdict == "error":  # a server did not respond, so the build is kept
         kept_verdict = Verdict("update", UNANSWERED, f"{because}; the build is kept")
         kept_move = Move(situation.decision(waiting.image, kept_verdict), waiting.build)
         return kept_move, "waits", because
@@ -822,8 +825,8 @@ def _as_allowed(waiting: WaitingBuild, refused: Move) -> Move:
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move that writes a waiting build again, with the image's memory afterwards: what
-    the state file remembers about it, such as the newest written build.
+    """Return the move that rewrites a waiting build, with the image's memory added: what the state
+    file remembers about the image after the move, such as the newest written build.
 
     The digest and the promotion's source come from the list entry.
     """
@@ -849,8 +852,8 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
 
 
 def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide a waiting rollback (a person's change to an older version) on the current base branch.
-    It stays until the base no longer has the version that it replaces.
+    """Decide a waiting rollback (a person's change back to an older version) on the current base
+    branch. It keeps waiting until the base no longer has the version that it replaces.
 
     Return a move that writes it (None if it leaves the list), its fate ("waits" or "superseded"),
     and the reason.
@@ -891,7 +894,8 @@ def list_after(
     It contains the builds that the branch's commit writes (`done`), and those that could not be
     decided (in `of_head`) or written (`unwritten`).
     """
-    # A build that left the list and is written again gets a new entry, based on the current base.
+    # A build that left the list and is written again receives a new entry, based on the current
+    # base.
     removed_keys = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
     old_entries = {
         build.key: build for build in waiting_list.builds if build.key not in removed_keys
@@ -960,7 +964,7 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
 
 
 def _is_same_build(listed: ListedBuild, move: Move) -> bool:
-    """Return whether a move writes the listed build, for the same purpose: update or rollback."""
+    """Return whether a move writes the listed build for the same purpose (update or rollback)."""
     same_version = listed.version == move.decision.candidate.version
     was_rollback = listed.rollback is not None
     return same_version and was_rollback == move.rolled_back
@@ -968,7 +972,7 @@ def _is_same_build(listed: ListedBuild, move: Move) -> bool:
 
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
     """Return the base branch's current version of an image, and what its state file remembers about
-    the image: the newest written build, and the replaced versions. Everything is empty if one of
+    the image: the newest written build, and the replaced versions. All values are empty if one of
     the files cannot be read.
     """
     try:
@@ -982,7 +986,7 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 def updated_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Return a head branch's list of waiting builds, updated for what people have done with the
+    """Return a head branch's list of waiting builds, updated with what people have done with the
     branch and its pull request since the last run.
 
     If a person has closed the request, the builds are declined. If the builds were merged or the
@@ -1009,6 +1013,6 @@ def _closed_by_person(request: KnownRequest, waiting_list: WaitingList) -> bool:
     if waiting_list.closing:  # a run wanted to close it
         return False
     before = waiting_list.request
-    if before is None or before.number != request.number:  # the last run did not know this request
+    if before is None or before.number != request.number:  # the last run did not know about it
         return True
     return before.state == "open"

@@ -169,15 +169,15 @@ class WaitingList:
     declined: tuple[DeclinedBuild, ...] = ()
     request: KnownRequest | None = None
     commit: HeadCommit | None = None  # our last commit on the head branch
-    # The commit before it, until the last one is known to have arrived. A branch at either commit
-    # is ours.
+    # The commit before that, recorded until the last one is known to have arrived. Until then, the
+    # branch is ours at either commit.
     replaces: HeadCommit | None = None
     arrived: bool = True  # whether the last commit is known to have arrived
     closing: str = ""  # why a run closes the request, which then does not count as declined
 
     @property
     def proposes_anything(self) -> bool:
-        """Whether the head branch has something to propose."""
+        """Whether the list contains builds or releases to propose."""
         return bool(self.builds or self.releases)
 
     @property
@@ -191,7 +191,9 @@ class WaitingList:
 
 
 def key_of_entry(sub: Subscription) -> BuildKey:
-    """Return the key of a subscription's builds in a list: Application, alias, image, target, path."""
+    """Return the key of a subscription's builds in a list: (Application, alias, image, target,
+    path).
+    """
     entry = sub.entry
     return sub.application.key, entry.alias, entry.image.identity, sub.target, sub.path
 
@@ -208,14 +210,14 @@ def list_path(head: str) -> str:
 
 
 def is_list_path(path: str) -> bool:
-    """Return whether a path on the memory branch is a list."""
+    """Return whether a path on the memory branch belongs to a list of waiting builds."""
     folder, _, name = path.rpartition("/")
     return folder == FOLDER and bool(name)
 
 
 def list_of(files: Files, head: str) -> WaitingList:
     """Return a head branch's list of waiting builds from the memory branch's files, or an empty
-    list if it has no file.
+    list if there is no file for it.
 
     Raises `TargetError` if the file is not a valid list.
     """
@@ -234,7 +236,9 @@ def list_of(files: Files, head: str) -> WaitingList:
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
-    """Return the error for an invalid list of waiting builds of a head branch. `why` is the reason."""
+    """Return the error for an invalid list of the builds waiting on a head branch. `why` is the
+    reason.
+    """
     message = f"cannot read the list of builds waiting on {head}: {why}"
     hint = (
         "delete this file from the memory branch; each waiting image will return with its next"
@@ -259,7 +263,7 @@ def read_list(text: str) -> WaitingList:
 
 
 def write_list(waiting_list: WaitingList) -> str:
-    """Return a list of waiting builds as YAML. `read_list` reads it."""
+    """Return a list of waiting builds as YAML that `read_list` can parse."""
     # `vars` works because the fields have the same names in the file
     releases = [{**vars(release), "hold": vars(release.hold)} for release in waiting_list.releases]
     declined_builds = [
@@ -356,7 +360,9 @@ KEY_NAMES = {
 
 
 def _keys_data(keys: Keys) -> Data:
-    """Return the keys of a write-back target as a mapping for the file, by their names in the file."""
+    """Return a write-back target's keys as a mapping for the file, keyed by their names in the
+    file.
+    """
     return {name: getattr(keys, field_name) for name, field_name in KEY_NAMES.items()}
 
 
@@ -395,7 +401,7 @@ def _quoted_word(text: str) -> str:
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return the string, list, or mapping that a YAML node stands for. Raises `Malformed` for any
+    """Return the string, list, or mapping that a YAML node represents. Raises `Malformed` for any
     other YAML feature, and for values that are too large.
 
     `depth` is the number of lists and mappings around the node.
@@ -490,8 +496,8 @@ _STATE = "open|merged|closed|gone"
 
 
 def _whole_list(data: object) -> WaitingList:
-    """Return the list of waiting builds from the file's plain values. Raises `Malformed` for a
-    missing, unknown, or unexpected value.
+    """Return the list of waiting builds, created from the file's plain values. Raises `Malformed`
+    for a missing, unknown, or unexpected value.
     """
     fields = _FieldsOf.of("the list", data)
     fields.needed("version", VERSION)  # raises an error for any other version

@@ -1,4 +1,4 @@
-"""Landing the updates of one branch: read, decide, edit, push, and repeat if the branch has moved.
+"""Landing the updates for one branch: read, decide, edit, push, and repeat if the branch has moved.
 
 If someone else has pushed first, everything is reevaluated at the new tip. The run never merges or
 rebases, so there are no conflicts, and a build that is no longer the newest is not written.
@@ -66,13 +66,13 @@ from task.pipeline.match import not_written
 from task.text import printable
 from task.urls import without_login
 
-MOST_STRANGE = 5  # reported unknown files on the memory branch
+MOST_STRANGE = 5  # unknown files on the memory branch to report
 MOST_HEADS = 20  # head branches fetched together with their base
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Everything that a batch is going to do."""
+    """Everything that is going to be written and reported for a batch."""
 
     base: Snapshot
     heads: Mapping[str, HeadBranch]
@@ -103,8 +103,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             snapshot = _read_snapshot(batch, expected_heads)
-            # These have the settings of the repository's own config at this tip. `batch` and `job`
-            # are left unchanged, because the next attempt may read a different config.
+            # The configured ones include the settings from the repository's config at this tip.
+            # `batch` and `job` are left unchanged, because the next attempt may read a different
+            # config.
             configured_batch, snapshot, configured_job = govern(batch, snapshot, job)
             delivery = prepare(
                 configured_batch, snapshot, gather, contention, configured_job, world
@@ -188,8 +189,8 @@ def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
-    """Return the names of the head branches (the branches of pull requests) that the asks' commits
-    will go to, as far as they are known before the repository's config is read.
+    """Return the names of the head branches (the branches of pull requests) that will receive the
+    asks' commits, as far as they are known before the repository's config is read.
     """
     subs = [ask.subscription for ask in batch.asks]
     names: list[str] = []
@@ -220,12 +221,12 @@ def prepare(
     change that a commit makes. A head branch is the branch of a pull request. The repository's own
     config has already been applied to `batch`, `snapshot`, and `job`.
     """
-    # 1. Decide the new builds, and read the head branches that their commits go to.
+    # 1. Decide the new builds, and read the head branches that will receive their commits.
     facts = gather(snapshot, batch.asks)
     first_moves = _decided_moves(batch, snapshot, job, facts)
     heads, moves = read_heads(batch, snapshot, first_moves, job, world)
 
-    # 2. Decide again without the holds (orders that keep a version) of rollbacks that were declined
+    # 2. Decide again without the holds (orders to keep a version) of rollbacks that were declined
     #    or merged. The holds are in the memory branch's files.
     memory_files_as_read = snapshot.memory_files
     decided = list(zip(batch.asks, moves, strict=True))
@@ -257,7 +258,7 @@ def prepare(
         snapshot, prepared.commits, prepared.without_commit, job.terms
     )
 
-    # 5. Collect the warnings, and the rows of the report about waiting builds.
+    # 5. Collect the warnings, and the report's rows about waiting builds.
     problems = [
         *memory_branch_warnings(snapshot),
         *unnamed_heads(heads),
@@ -270,8 +271,7 @@ def prepare(
         waiting_rows += fates_on_head.rows(name)
     problems += hindered(final_moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        # with the files as they were read, because `MemoryBranchWriter` compares the new ones with
-        # them
+        # with the original files, because `MemoryBranchWriter` compares the new ones with them
         base=replace(snapshot, memory_files=memory_files_as_read),
         heads=heads,
         commits=tuple(commits),
@@ -287,7 +287,7 @@ def prepare(
 
 def _decided_moves(batch: Batch, snapshot: Snapshot, job: Job, facts: Facts) -> list[Move]:
     """Return the decision about each ask on the base branch, with the name of the head branch that
-    its commit goes to.
+    will receive its commit.
     """
     moves = decide(snapshot, batch.asks, job.terms, facts)
     return name_heads(moves, by_hand=job.intent is not None)
@@ -359,7 +359,7 @@ class DeliveryLander:
     It can fail in these ways, with these consequences:
 
     - Someone else pushed to a branch first, or merged its request in the meantime (`outpaced`): its
-      asks are retried. Without asks, there is a warning that the builds waiting there were not
+      asks are retried. If it has no asks, a warning reports that the builds waiting there were not
       reevaluated.
     - A commit or its request failed (`failed`): the commit's decisions are errors.
     - The memory branch cannot be written (`memory_error`): the decisions that are stored only there
@@ -371,8 +371,8 @@ class DeliveryLander:
     - A request that is no longer needed cannot be closed, or its branch cannot be deleted: a
       warning is logged, and the next run tries again.
 
-    If a branch is outpaced or failed, requests whose builds move to it stay open. If anything is
-    outpaced or failed, builds for the base stay deferred on the memory branch.
+    If a branch is outpaced or failed, requests whose builds move to it remain open. If anything is
+    outpaced or failed, builds for the base remain deferred on the memory branch.
     """
 
     delivery: Delivery
@@ -387,7 +387,7 @@ class DeliveryLander:
     memory_outpaced: bool = False
 
     def __post_init__(self) -> None:
-        """Create the writer of the memory branch, with the files to write before the commits."""
+        """Create the memory branch's writer, with the files to write before the commits."""
         delivery = self.delivery
         base = delivery.base
         files_before_commits = delivery.memory_files
@@ -404,9 +404,9 @@ class DeliveryLander:
     def remember_first(self) -> None:
         """Write the memory branch (holds, and the lists of waiting builds) before the commits.
 
-        If every commit goes to a head branch (the branch of a pull request), and the server accepts
-        two branches in one push, do nothing, because each commit is pushed together with the memory
-        branch. Raises `Outpaced` if another run has written the memory branch.
+        If every commit belongs on a head branch (the branch of a pull request), and the server
+        accepts two branches in one push, do nothing, because each commit is pushed together with
+        the memory branch. Raises `Outpaced` if another run has written the memory branch.
         """
         branches = [prepared.changeset.head for prepared in self.delivery.commits]
         base = self.delivery.base.branch
@@ -416,9 +416,8 @@ class DeliveryLander:
             self._write_memory_branch()
 
     def remember_rest(self) -> None:
-        """Write what is only known after the commits to the memory branch: the changed lists, and
-        which deferred builds (those that a hold kept back) have landed on the base and can be
-        forgotten.
+        """Update the memory branch after the commits: write the changed lists, and forget the
+        deferred builds (those that a hold kept back) that have landed on the base.
         """
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
         all_landed = not self.outpaced and not any_error
@@ -456,9 +455,9 @@ class DeliveryLander:
     def without_commit(self) -> list[Decision]:
         """The decisions that didn't need a commit.
 
-        A hold (an order that keeps a version) or a deferred build (one that a hold keeps back) may
-        be stored only on the memory branch. If that branch could not be written, such a decision is
-        an error.
+        A hold (an order to keep a version) or a deferred build (one that a hold keeps back) may be
+        stored only on the memory branch. If that branch could not be written, such a decision is an
+        error.
         """
         error = self.memory_error
         if error is None:
@@ -470,15 +469,17 @@ class DeliveryLander:
         return decisions
 
     def _write_memory_branch(self) -> None:
-        """Write the memory branch, or store the error if that fails. Raises `Outpaced`."""
+        """Write the memory branch, or store the error if that fails. Raises `Outpaced` if another
+        run has written it first.
+        """
         try:
             self.memory_branch.write()
         except TaskError as error:
             self.memory_error = error
 
     def commit(self, prepared: PreparedCommit) -> None:
-        """Push one commit, with its pull request if it goes to a head branch. For `plan`, only
-        predict the commit.
+        """Push one commit, and open or update its pull request if it belongs on a head branch. For
+        `plan`, only predict the commit.
 
         The result is added to `done`. A failure becomes the error of each of the commit's
         decisions. If someone else has pushed to the branch first, the branch is only added to
@@ -512,7 +513,7 @@ class DeliveryLander:
         builds that are waiting there, and open or update the pull request.
 
         Nothing is pushed for `plan`, or if the open request already proposes the same changes.
-        Raises `TaskError`.
+        Raises `TaskError` if the push fails.
         """
         job = self.job
         change = prepared.changeset
@@ -536,15 +537,15 @@ class DeliveryLander:
                 change, waiting_list, predicted, head, moved_lists
             )
 
-        # our own branch is recreated from the base; someone else's gets a commit on top
+        # our own branch is recreated from the base; on someone else's, a commit is added
         files_before = self.delivery.base.files if head.ours else head.files
         outcome = self._outcome_of(prepared, landed_commit, files_before)
-        if head.request is None:  # updates go to this branch without a pull request
+        if head.request is None:  # this branch is used without a pull request
             return outcome
         return propose(prepared, head.request, outcome, waiting_list, job, self.world)
 
     def _log_foreign_commit(self, head: HeadBranch) -> None:
-        """Log which commit stays on the head branch if someone else has pushed to it."""
+        """Log which commit remains on the head branch if someone else has pushed to it."""
         if head.ours or head.branch is None:
             return
         subject = printable(head.branch.message.partition("\n")[0])
@@ -579,7 +580,7 @@ class DeliveryLander:
         """Close the pull requests of head branches where no builds are waiting anymore, and delete
         these branches.
 
-        A request stays open if its builds move to another branch that could not be pushed.
+        A request remains open if its builds move to another branch that could not be pushed.
         """
         if self.job.dry or self.memory_error:
             return
@@ -610,7 +611,7 @@ class DeliveryLander:
     def _delete_branch_of_closed(self, head: HeadBranch) -> WaitingList:
         """Delete the head branch of a closed pull request, and return its list without builds.
 
-        Builds that people have declined stay recorded, so that they are not proposed again.
+        Builds that people have declined remain recorded, so that they are not proposed again.
         """
         waiting_list = WaitingList(head.name, declined=head.waiting_list.declined)
         if self._delete_branch(head):
@@ -634,7 +635,7 @@ class DeliveryLander:
         return True
 
     def _pages(self) -> dict[str, str]:
-        """Return the URL of each head branch's pull request, by the branch's name."""
+        """Return the URL of each head branch's pull request, keyed by the branch's name."""
         pages: dict[str, str] = {}
         for commit in self.done.commits:
             if commit.pull_request:
@@ -695,8 +696,8 @@ def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, j
     """Return the outcome of decisions that don't need a commit.
 
     Versions that the base branch already has count as landed, so `--wait` also covers their
-    rollouts. The outcome also contains the warnings about their files, and the earlier commit that
-    wrote them.
+    rollouts. For these versions, the outcome also contains the warnings about their files, and the
+    earlier commit that wrote them.
     """
     on_base = [
         decision

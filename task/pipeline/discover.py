@@ -39,7 +39,7 @@ from task.text import and_more
 
 # returns the repository, branch, and path of a file in a Git work tree, or None for other files
 Locate = Callable[[str], tuple[str, str, str] | None]
-MOST_ASKED = 100  # Applications that one run looks up because a list contains them
+MOST_ASKED = 100  # Applications that one run looks up only because their builds are waiting
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _without_unused_values(app: Application) -> Application:
 
 
 class _Sorter:
-    """A sorter of manifests by kind. It handles them as they arrive, because together they may be
-    large.
+    """A sorter that groups manifests by kind. It processes them one by one as they arrive, because
+    all of them together may be large.
     """
 
     def __init__(self, scope: Scope, locate: Locate) -> None:
@@ -118,8 +118,8 @@ class _Sorter:
         self.problems: list[Problem] = []
 
     def add(self, manifest: Found) -> None:
-        """Store a manifest by its kind. Other kinds are ignored, and a manifest that could not be
-        read becomes a problem.
+        """Store a manifest according to its kind. Unsupported kinds are ignored, and a manifest
+        that could not be read becomes a problem.
         """
         kind = manifest.item.get("kind")
         if manifest.trouble:
@@ -226,8 +226,8 @@ def subscriptions_of(
                 for sub in app_subscribed.subscriptions
                 if sub.entry.image.identity in identities
             ]
-            # If it writes to Git, keep all, because updates of its other images may be waiting on
-            # the head branch.
+            # If the Application writes to Git, keep all its subscriptions, because updates to its
+            # other images may be waiting on the head branch.
             if not any(sub.method == "git" for sub in for_images):
                 app_subscribed = replace(app_subscribed, subscriptions=tuple(for_images))
         subscribed.append(app_subscribed)
@@ -237,7 +237,7 @@ def subscriptions_of(
 def _namesake_warning(namesakes: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning if several Applications have the same name, for example in two clusters.
 
-    `namesakes` contains the origins of both manifests, by the Application's key (`namespace/name`).
+    `namesakes` contains the origins of both manifests, keyed by Application (`namespace/name`).
     """
     if not namesakes:
         return ()
@@ -312,7 +312,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
     discovery = discovered(world.applications(), job.scope, world.locate)
-    passed_over = world.passed_over()  # Applications with only their metadata read
+    passed_over = world.passed_over()  # Applications whose metadata alone was read
     seen = _seen_of(discovery, passed_over, job)
     _log_discovery(discovery, seen, job, world)
     if narrow.typed:  # raises an error for a name that is not unique
@@ -395,7 +395,7 @@ def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) ->
             "info",
             f"rendered ApplicationSets: {sets}; generated Applications: {len(generated_by)}",
         )
-    # as unknown names or images
+    # in these cases, unknown names or images are reported
     reported_elsewhere = bool(job.scope.narrow.names or job.images)
     if not seen.everyone and not reported_elsewhere:
         message = "no Application with Image Updater's annotations was found"
@@ -413,8 +413,8 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
     """Return warnings about untracked images (built images that no Application uses) and about
     annotations without effect.
     """
-    # The projects of skipped Applications are unknown, so leave them out if the run is limited to
-    # projects.
+    # The projects of skipped Applications are unknown, so leave out those Applications if the run
+    # is limited to certain projects.
     leaves_out_skipped = bool(job.scope.narrow.projects and seen.skipped)
     counted = replace(seen, skipped=()) if leaves_out_skipped else seen
     untracked_images = untracked(counted, job.images)

@@ -32,7 +32,7 @@ from task.pipeline.overlooked import Seen, about_others
 from task.text import FEW, and_more
 from task.urls import normal_url, without_login
 
-AT_ONCE = 8  # repositories; more threads would only wait for each other
+AT_ONCE = 8  # repositories processed in parallel; more threads would only wait for each other
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _judge_all_flaws(
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
-    """Return an ask without a tag for each `image-list` entry, and an error for each broken entry."""
+    """Return an ask without a tag for each `image-list` entry, and an error for each broken one."""
     asks = []
     unusable = []
     problems = []
@@ -216,8 +216,8 @@ def _judge_flaw(
     flaw: Flaw,
     built: dict[str, list[Image]],
 ) -> Unusable | Problem | None:
-    """Return what follows from a flaw (a mistake in an Application's annotations) if these images
-    were built.
+    """Return the consequence of a flaw (a mistake in an Application's annotations), given that
+    these images were built.
 
     `built` contains the images by name. A broken entry for one of them is unusable. An unreadable
     entry that mentions one of them is an error. Other mistakes are warnings. None means that
@@ -255,8 +255,7 @@ def _problem(app: Tracker, flaw: Flaw) -> Problem:
 
 
 def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return a few warnings about Applications that do not use the images, no matter how many there
-    are.
+    """Return a limited number of warnings about Applications that do not use the built images.
 
     The first few Applications with mistakes get one line per mistake. All other mistakes share one
     line. So do all plain warnings, such as those about deprecated names.
@@ -279,7 +278,7 @@ def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tupl
 
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
-    """Return the first error of each `image-list` entry. `lint` shows the others."""
+    """Return the first error for each `image-list` entry. The `lint` command shows the others."""
     first_errors: dict[tuple[str, str], Unusable] = {}
     for item in unusable:
         entry = (item.subscription.application.key, item.subscription.entry.text)
@@ -321,8 +320,8 @@ def not_written(broken: Judged) -> Verdict:
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
-    """Group the asks by the base branch that their updates are for. An ask without a base branch is
-    for the repository's default branch.
+    """Group the asks by the base branch that their updates target. An ask without a base branch
+    targets the repository's default branch.
 
     Raises `TaskError` if there is no default branch, or if Git cannot be reached.
     """
@@ -366,7 +365,7 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
     any_included = bool(by_repository(matched, job))
     if any_included:
         return ()
-    places = {}  # by Application
+    places = {}  # keyed by Application
     for ask in matched.asks:
         sub = ask.subscription
         place = without_login(sub.repo) if sub.method == "git" else "in the cluster"
@@ -386,7 +385,7 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
     """
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
-        # The credentials depend only on the owner: these three values.
+        # The credentials depend only on these three values, which identify the owner.
         owners = set()
         for ask in asks:
             sub = ask.subscription

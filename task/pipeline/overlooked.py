@@ -132,8 +132,8 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
     """Return at most one warning about annotations of Applications that do not use the images. The
     annotations are given as pairs (Application, annotation key).
 
-    The warning counts the Applications, and lists the first key of the first few. `what` completes
-    the sentence "3 other Applications have …".
+    The warning counts the Applications, and names the first few of them, each with its first key.
+    `what` completes the sentence "3 other Applications have …".
     """
     first_keys: dict[str, str] = {}
     for app, key in keys:
@@ -151,7 +151,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that do not match any `image-list` entry, not even a broken one."""
     tracked = set()  # names without tags
-    unreadable_texts = []  # of entries that cannot be parsed
+    unreadable_texts = []  # the texts of entries that cannot be parsed
     for subscribed in seen.subscribed:
         for sub in subscribed.subscriptions:
             tracked.add(sub.entry.image.identity)
@@ -213,7 +213,7 @@ def untracked_problems(
 
 
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
-    """Return a warning, or an error with `--require-match`."""
+    """Return a warning about an untracked image, or an error if a match is `required`."""
     if required:
         return Problem(Trouble("untracked", message, hint, exit=Exit.NOTHING_UPDATED))
     return Problem(Trouble.warning("untracked", message, hint))
@@ -286,8 +286,8 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ from `name` by at most two characters. If there are
     none, return those with the same last part, such as `ghcr.io/acme/web` for `docker.io/web`.
     """
-    # Two names that differ by more than is allowed get LETTERS + 1, because counting further would
-    # be slow.
+    # For names that differ by more than LETTERS, `differ` returns LETTERS + 1, because counting
+    # further would be slow.
     differences = {other: differ(name, other, LETTERS + 1) for other in names}
     similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)
     if similar:

@@ -39,7 +39,7 @@ from task.threads import in_threads
 
 @dataclass(frozen=True)
 class Delivered:
-    """The result of landing, and everything that the run knew before."""
+    """The result of landing, and everything that the run knew before that."""
 
     job: Job
     seen: Seen
@@ -70,7 +70,7 @@ def run(
 ) -> Report:
     """Run the whole job, and return its report.
 
-    `match` returns what the run should update (asks), and `after` takes the steps after landing
+    `match` returns what the run should update (asks), and `after` performs the steps after landing
     (the pushes). `plan` does the same as `run`, but predicts pushes instead of making them.
 
     A shield against signals is added to `shielded`. The caller closes it after the report is
@@ -86,7 +86,7 @@ def run(
     if job.atomic:
         matched, error_decisions = without_the_broken(matched)
         done = done.plus(Outcome(error_decisions))
-    # From now on, a signal only ends waiting early. The report still shows what landed.
+    # From now on, a signal only cuts waiting short. The report still shows what landed.
     shielded.enter_context(shutdown.shield())
     look = subscription_lookup(seen, job, world)
     done = done.plus(deliver_all(matched, job, world, look))
@@ -167,7 +167,7 @@ def _leave_out_refused(
     other asks.
 
     `batches` contains one batch for each base branch of a repository. Branches are written one by
-    one, so without this check, one branch could get its half of an update before another branch
+    one, so without this check, one branch could receive its half of an update before another branch
     refuses the other half.
     """
     predicted = _predict_across_branches(batches, job, world)
@@ -305,8 +305,8 @@ def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions, keeping only the names in `overridden_by` that are still correct.
 
-    A refusal has another entry's name there if that entry writes the refused version anyway. The
-    name is removed if that entry did not become an update.
+    A refusal contains another entry's name there if that entry writes the refused version anyway.
+    The name is removed if that entry did not become an update.
     """
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [
