@@ -200,7 +200,9 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
 
 
 def _released_text(situation: Situation) -> str:
-    """Return the beginning of a release's reason, which describes the hold that the release ends."""
+    """Return the beginning of a release's reason, which describes the hold that the release
+    ends.
+    """
     old_hold = situation.hold
     return f"released: it was {hold_text(old_hold)}" if old_hold else "released"
 

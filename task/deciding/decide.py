@@ -449,7 +449,9 @@ def _unchanged_outside_git(move: Move) -> Move:
 
 
 def _with_version_in_git(decision: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
-    """Return the decision with the snapshot's branch and, if it can be read, the current version."""
+    """Return the decision with the snapshot's branch and, if it can be read,
+    the current version.
+    """
     sub = decision.subscription
     decision = replace(decision, branch=snapshot.branch, head=snapshot.branch)
     try:

@@ -327,7 +327,9 @@ class Ask:
         return self.subscription.identity
 
     def terms(self, terms: Terms) -> Terms:
-        """Return the run's terms, with this ask's own build and source filled in if they are set."""
+        """Return the run's terms, with this ask's own build and source filled in if they are
+        set.
+        """
         if self.build is None:
             return terms
         return replace(terms, build=self.build, promoted=self.promoted)
@@ -400,7 +402,9 @@ class Move:
         return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Return a move with the decision changed to an error, and without any changes to commit."""
+        """Return a move with the decision changed to an error,
+        and without any changes to commit.
+        """
         return Move(failed(self.decision, error))
 
 

@@ -901,7 +901,9 @@ _MOST_ANNOTATIONS = 5  # maximum number of annotations to name in one warning
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
-    """Return the annotations that differ, in alphabetical order, but no more than fit in a warning."""
+    """Return the annotations that differ, in alphabetical order,
+    but no more than fit in a warning.
+    """
     old = before.application.annotations
     new = after.application.annotations
     changed = [key for key in {*old, *new} if old.get(key) != new.get(key)]

@@ -200,7 +200,9 @@ _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "trans
 
 
 def _images_in(manifest: str) -> Iterator[Image]:
-    """Yield the image in each `image` field of a manifest. If the YAML is invalid, yield nothing."""
+    """Yield the image in each `image` field of a manifest. If the YAML is invalid,
+    yield nothing.
+    """
     try:
         unvisited: list[Any] = list(loaded_plain(manifest))
     except Malformed:

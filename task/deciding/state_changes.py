@@ -46,7 +46,9 @@ def state_changes(
 
 
 def _warning(app: str, sentence: str, path: str) -> Problem:
-    """Return a warning about a change to a state file. `sentence` describes what the change does."""
+    """Return a warning about a change to a state file.
+    `sentence` describes what the change does.
+    """
     return Problem(
         Trouble.warning("held", f"the change {sentence}", _HINT),
         application=app,

@@ -75,7 +75,9 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def _lock_path(path: str) -> str:
-    """Return the path of the lock file for the dependencies in this file, or "" if there is none."""
+    """Return the path of the lock file for the dependencies in this file,
+    or "" if there is none.
+    """
     folder, name = posixpath.split(path)
     return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
 

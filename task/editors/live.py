@@ -72,7 +72,9 @@ def write(
 
 
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
-    """Return the Application field that contains the images, such as "spec.source.helm.parameters"."""
+    """Return the Application field that contains the images,
+    such as "spec.source.helm.parameters".
+    """
     _, section = _list_of(target.source)
     pointer = f"{_path_of_source(manifest, index)}/{section.name}/{section.list}"
     return pointer.removeprefix("/").replace("/", ".")

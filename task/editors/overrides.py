@@ -221,7 +221,9 @@ def read_lower_layer(
 
 
 def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Return the tree with these elements appended to the section's list. A missing list is added."""
+    """Return the tree with these elements appended to the section's list.
+    A missing list is added.
+    """
     if not items:
         return tree
     mapping = value(tree.root, section.name)
@@ -457,7 +459,9 @@ def _parameters(tree: Tree, section: Section) -> list[Parameter]:
 
 
 def _values_by_name(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """Return the parameters' values, keyed by name. If a name appears twice, the last value wins."""
+    """Return the parameters' values, keyed by name. If a name appears twice,
+    the last value wins.
+    """
     return {parameter.name: parameter.value for parameter in parameters}
 
 

@@ -552,7 +552,9 @@ def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> N
 
 
 def _sorted(data: object) -> object:
-    """Return the same data with sorted keys, so that the order of keys does not affect comparisons."""
+    """Return the same data with sorted keys, so that the order of keys does not affect
+    comparisons.
+    """
     if not isinstance(data, Mapping):
         return data
     return {key: _sorted(value) for key, value in sorted(data.items())}

@@ -171,7 +171,9 @@ def reads_as(node: Node, data: Data) -> bool:
 
 
 def accept_value(data: Word) -> Comparison:
-    """Return a comparison that accepts a node if it has this value and keeps the old node's anchor."""
+    """Return a comparison that accepts a node if it has this value and keeps the old node's
+    anchor.
+    """
 
     def compare(old: Node, new: Node) -> Pairs | None:
         keeps_anchor = old.kind == "alias" or new.anchor == old.anchor
@@ -478,7 +480,9 @@ def _splice_to_fill_root(tree: Tree, node: Node, lines: str) -> Splice:
 
 
 def _without_blanks(text: str, end: int) -> int:
-    """Return the position after the last character before `end` that is neither a space nor a tab."""
+    """Return the position after the last character before `end` that is neither a space nor
+    a tab.
+    """
     return len(text[:end].rstrip(" \t"))
 
 
@@ -707,7 +711,9 @@ def indents(tree: Tree) -> tuple[int, int]:
 
 
 def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
-    """Yield each block collection that is a value in a block mapping, together with that mapping."""
+    """Yield each block collection that is a value in a block mapping,
+    together with that mapping.
+    """
     for node in walk(*tree.roots):
         if node.kind != "mapping" or node.style == "{":
             continue
