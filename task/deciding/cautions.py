@@ -91,7 +91,7 @@ def not_merged(
 
     A pull request would make this visible by itself.
     """
-    if job.intent is None:  # the command is not one of these three
+    if job.intent is None:  # not one of these three commands
         return ()
     apps_by_head: dict[str, set[str]] = {}  # only head branches without pull requests
     for decision in decisions:
@@ -134,7 +134,7 @@ def file_cautions(
     # elements, such as Helm parameters, that an override file changes or hides
     stray_elements: tuple[Stray, ...] = ()
     unchanged_places: tuple[tuple[str, int], ...] = ()  # (path, line) pairs
-    with suppress(TaskError):  # an unreadable file is already an error
+    with suppress(TaskError):  # an unreadable file is reported as an error elsewhere
         stray_elements = strays(kind, files, target)
         if image.version:
             unchanged_places = also_at(kind, files, target, image)

@@ -78,7 +78,7 @@ OF_VERSIONS = ("not-a-version", "constraint")
 # The tag for a trial write, which only finds out where an update would write. A place that already
 # contains this tag would not be found, so the tag must not exist in Git.
 TRIAL_TAG = "another"
-_STATES = ".image-update"  # the folder of all state files
+_STATES = ".image-update"  # contains all state files
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
@@ -527,7 +527,7 @@ def choose(situation: Situation, ask: Ask) -> Move:
     if deferred is None or situation.hold:
         return best
     if best.decision.verdict == "error":
-        return best  # the build stays deferred until a retry
+        return best  # the build remains deferred until a retry
 
     # The deferred build competes with the offers, unless it cannot be judged now, for example
     # because the registry is down. That error must not replace the decision about the offers.
@@ -636,7 +636,7 @@ def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -
     return None
 
 
-# the verdicts' ranks, best first; a refusal has rank 0
+# the ranks of the verdicts, best first; a refusal has rank 0
 RANK = {
     "update": 4,
     "defer": 3,

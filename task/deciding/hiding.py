@@ -191,8 +191,8 @@ def _hidden_by_layer(
         steps = _as_written(written_values, parse_path(key))
         if _is_visible(merge, target.path, steps):
             continue
-        # Find the layer that hides the value, for the message.
-        full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
+        # Find the layer that hides the value, so that the message can name it.
+        full_steps = (*map(Segment, merge.subchart_keys), *steps)  # steps in the parent's values
         layer = _topmost_that_sets(merge.layers_after(target.path), full_steps)
         is_also_written = layer.path != "" and layer.path in beside
         if is_also_written:
@@ -226,7 +226,7 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
     file) as the written value, and check whether the result contains the probe. `steps` are nested
     keys, such as `image` and `tag`.
     """
-    full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
+    full_steps = (*map(Segment, merge.subchart_keys), *steps)  # steps in the parent chart's values
     is_values_file = path in {layer.path for layer in merge.files}
     # Parameters override all values.
     for layer in merge.parameters:
@@ -263,7 +263,7 @@ def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
         return _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
 
     merged: Any = {}
-    for layer in (*merge.files, *merge.values):  # later layers win
+    for layer in (*merge.files, *merge.values):  # the last layer that sets a value wins
         merged = _merged_over(merged, values_of(layer))
     for chart in merge.charts:  # a chart's values are used only where nothing else sets a value
         merged = _with_defaults(merged, values_of(chart))
@@ -271,15 +271,15 @@ def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
 
 
 def _nested_value(values: Any, keys: Iterable[str]) -> Any:
-    """Return the value at these nested keys, or None."""
+    """Return the value at these nested keys, or None if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
 
 
 def _keys_to_first_list(steps: Sequence[Segment]) -> list[str]:
-    """Return the keys on the way to a value, such as `image` and `tag`, but only down to the first
-    list, because Helm never merges lists.
+    """Return the keys that lead to a value, such as `image` and `tag`, up to the first list,
+    because Helm never merges lists.
     """
     keys = []
     for step in steps:
@@ -482,7 +482,7 @@ def _nested_subcharts(chart: str, folder: str) -> list[str]:
     if match is None:
         return []
     names = match[1].strip("/").split("/")
-    return names[1::2]  # without the folders named `charts`
+    return names[1::2]  # omit the folders named `charts`
 
 
 @dataclass(frozen=True)
@@ -498,7 +498,7 @@ class _Helm:
     file_parameters: _Layer
 
 
-# the Helm sections of override files, in order, each with its file's path
+# the Helm sections of override files, in order, each with the path of its file
 _HelmOverrides = Sequence[tuple[str, Mapping[str, Any]]]
 
 
@@ -602,9 +602,9 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
             return False
         is_list_item = parameter_step.brackets != ""
         if is_list_item and not in_list:
-            return True  # the parameter replaces the list
+            return True  # this parameter replaces the list
         if parameter_step.brackets != step.brackets:
-            return not is_list_item  # the parameter sets the whole list or a different item
+            return not is_list_item  # this parameter sets the whole list or a different item
     return len(parameter_steps) <= len(steps)  # otherwise, the parameter sets a part of the value
 
 
@@ -809,7 +809,7 @@ def is_for_image(entry: Replacement, target: Target) -> bool:
 
 
 def _image_error(hidden_by: str, hint: str, name: str, sub: Subscription) -> TargetError:
-    """Return the error for an entry with this name that has no effect because of `hidden_by`."""
+    """Return the error for an entry with this name that is overridden by `hidden_by`."""
     message = f"the entry {name} has no effect: {hidden_by} sets the image later"
     return TargetError(message, hint=hint, subject=sub.path or "/")
 
@@ -876,7 +876,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
-            return True  # the file may belong to a chart that this source depends on
+            return True  # the file may belong to a chart on which this source depends
         for name in source.value_files:
             # The `$` at the start of `$ref/path` is not a variable.
             has_variable_or_glob = _UNKNOWN.search(name.lstrip("$")) is not None
@@ -926,7 +926,8 @@ def _values_files_of(sub: Subscription, source: Source) -> list[str]:
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
-    """Return the path of a values file in the written repository, or None if the file is elsewhere.
+    """Return the path of a values file in the written repository, or None if the file is not in
+    that repository.
 
     `name` is the file's entry in the source's `valueFiles`.
     """
@@ -949,7 +950,7 @@ def _plain_of(files: Files, path: str) -> Any:
     return _values_in(files.get(path, File("")).text)
 
 
-@lru_cache(maxsize=256)  # several images of an Application have the same layers
+@lru_cache(maxsize=256)  # several images of an Application use the same layers
 def _values_in(values: str) -> Any:
     """Return the data in YAML text, or None if the text is empty or invalid."""
     try:

@@ -166,7 +166,7 @@ class LandedApplication:
 
     application: Tracker
     repo: str
-    commit: str  # the commit that Argo CD has to sync; "" for a patched live Application
+    commit: str  # the commit that Argo CD must sync; "" for a patched live Application
     decisions: tuple[Decision, ...]
     request: str = ""  # the number of the pull request that must be merged first
 
@@ -248,7 +248,7 @@ class Job:
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
     events: tuple[Event, ...] = ()  # from registries and pipelines; `images` contains their images
-    passed_over: int = 0  # the number of events that are not pushes of tagged images
+    passed_over: int = 0  # the number of events that are not about a push of a tagged image
     source_repository: str = ""  # the repository of the commits in the events' image labels
 
 
@@ -259,8 +259,8 @@ class Outcome:
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
     landed: tuple[LandedApplication, ...] = ()
-    cautions: tuple[Problem, ...] = ()  # about the files that were read
-    earlier: tuple[Commit, ...] = ()  # earlier runs' commits that already have this run's changes
+    cautions: tuple[Problem, ...] = ()  # warnings about the files that were read
+    earlier: tuple[Commit, ...] = ()  # earlier runs' commits that already made this run's changes
     waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
@@ -317,7 +317,7 @@ class Ask:
     intent: Intent | None = None
     # the Application's subscriptions whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
-    build: Build | None = None  # the candidates' build; None means the one in the run's terms
+    build: Build | None = None  # the candidates' build; None means the build in the run's terms
     events: tuple[Event, ...] = ()  # one build for each candidate, if the images come from events
     promoted: Promoted | None = None  # the source in which `promote` found the candidate
 

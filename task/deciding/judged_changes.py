@@ -192,7 +192,7 @@ def _with_other_places(
 
     other_versions: list[str] = []
     for edit in edits:
-        may_be_image = ":" in edit.old or "/" in edit.old  # rather than just a tag
+        may_be_image = ":" in edit.old or "/" in edit.old  # as opposed to just a tag
         image = live_image(edit.old) if may_be_image else None
         if image is None or image.version in ("", in_target.version):
             continue
@@ -208,7 +208,7 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
     An entry is one image of one Application.
     """
     sub = pair.effective
-    sub_before = pair.before or sub  # a new entry may track an image that the base already has
+    sub_before = pair.before or sub  # a new entry may track an image that is already in the base
 
     old_or_error = _reading_or_error(sides.base, sub_before, terms)
     new = _reading_or_error(sides.merged, sub, terms)
@@ -698,7 +698,7 @@ def _by_rules(
     by_rules = by_the_rules(offer, answer, situation)
     warnings: tuple[Problem, ...] = ()
     has_older_tag = by_rules.rule == "not-newer"
-    if has_older_tag and "not-newer" not in judging.refused:  # apply all other rules
+    if has_older_tag and "not-newer" not in judging.refused:  # still apply all other rules
         warnings = (_older_version_problem(by_rules),)
         terms = replace(situation.terms, allow_downgrade=True)
         by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))

@@ -21,7 +21,7 @@ from task.yaml_documents import loaded_plain, plain
 
 _MOST_FOLDERS = 200
 _MOST_DEPTH = 20
-_MOST_VALUES = 100_000  # in one file
+_MOST_VALUES = 100_000  # limits the values to read in one file
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 
@@ -37,7 +37,7 @@ def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
         for path in _listed_paths(files, folder, "resources", "bases", "components"):
             if path.endswith(_MANIFESTS):
                 paths.append(path)
-            else:  # a folder with a kustomization
+            else:  # a folder that may contain a kustomization
                 paths += [posixpath.join(path, name) for name in NAMES]
     return tuple(map(Place, dict.fromkeys(paths)))
 
@@ -115,7 +115,7 @@ def _listed_paths(files: Files, folder: str, *keys: str) -> list[str]:
     """Return the paths in the repository that the kustomization in a folder lists under these keys,
     such as `resources`.
 
-    URLs and paths outside the repository are left out. The repository's root is "".
+    URLs and paths outside the repository are omitted. The repository's root is "".
     """
     data = _kustomization(files, folder)
     paths = []
@@ -155,7 +155,7 @@ def in_manifests(files: Files, root: str, image: Image) -> Reading:
     for folder in folders_of_tree(files, root):
         for path in _listed_paths(files, folder, "resources"):
             manifest = files[path].text if path in files else ""
-            if short_name not in manifest:  # faster than parsing the manifest
+            if short_name not in manifest:  # checking this is faster than parsing the manifest
                 continue
             for image_in_manifest in _images_in(manifest):
                 is_same_image = image_in_manifest.identity == image.identity

@@ -57,7 +57,7 @@ def _warning(app: str, sentence: str, path: str) -> Problem:
 
 
 def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in a state file, or no states if it is unreadable."""
+    """Return the states in a state file, or {} if the file is unreadable."""
     try:
         return own_states(files, path)
     except TaskError:

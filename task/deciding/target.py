@@ -62,7 +62,7 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
         places.append(Place(sub.source.path, "exists"))
 
     depends_on_files = sub.source.kind == "" and sub.target in ("override", "file")
-    if depends_on_files:  # such as a Chart.yaml, which makes the source a Helm source
+    if depends_on_files:  # such as `Chart.yaml`, which makes the source a Helm source
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
         # These include the places that the other kinds of override files need.
         places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))

@@ -202,10 +202,11 @@ def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict |
 
 
 def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves, with the registry's digest added to each image that needs a proof.
+    """Return the moves, with the registry's digest added to each image that needs a proof but has
+    no digest yet.
 
-    This exact digest is checked and then written. If the digest is unknown, the move becomes a
-    refusal or an error.
+    This exact digest is checked and then written. If the registry has no digest for the image, the
+    move becomes a refusal or an error.
     """
 
     def question_of(move: Move) -> Question | None:
@@ -218,7 +219,7 @@ def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_question_of_move(move), facts=("digest",))
 
     def with_digest(move: Move, answer: Answer) -> Move:
-        """Return the move with the digest in the registry's response."""
+        """Return the move with the digest from the registry's response."""
         if answer.error:
             return Move(registry_error(move.decision, answer.error))
         if not answer.exists or not answer.digest:
@@ -232,7 +233,7 @@ def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves, with the proof of each image that needs one.
+    """Return the moves, with a proof added to each move whose image needs one.
 
     A move without a required proof becomes a refusal, or an error if the proof could not be
     checked.
@@ -286,7 +287,7 @@ def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_question_of_move(move), facts=("labels",))
 
     def with_labels(move: Move, answer: Answer) -> Move:
-        """Return the move with the labels in the registry's response."""
+        """Return the move with the labels from the registry's response."""
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
         return replace(
             move,

@@ -45,7 +45,7 @@ from task.policy.strategies import needs, rules_of
 
 @dataclass(frozen=True)
 class Offer:
-    """An offered image, and its build."""
+    """An offered image and its build."""
 
     image: Image
     build: Build
@@ -113,7 +113,7 @@ def _dates_needed(
     memory: Memory,
     check: str,
 ) -> list[tuple[Question, Fact]]:
-    """Return the creation dates to look up in order to tell whether the offered build or the
+    """Return the creation dates to look up in order to determine whether the offered build or the
     current one is newer.
 
     No dates are needed if the builds can be compared by their numbers or commits.
@@ -148,7 +148,7 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
         return False
-    if not current.tag:  # the current version is only a digest
+    if not current.tag:  # the current version consists of only a digest
         return True
     return objection(current.tag, policy) is None
 
@@ -395,7 +395,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
         return decision
 
     if decision.rule == "annotation":
-        return decision  # no response from the registry can fix an annotation
+        return decision  # no response from the registry can fix an invalid annotation
     lacks_digest = decision.verdict == "error"  # a digest is required, but the event contains none
     error = answer.error if answer else None
     if error:

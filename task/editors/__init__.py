@@ -95,7 +95,7 @@ def also_at(
     other_version = re.compile(
         rf"{re.escape(short_name)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w"
     )
-    # Helm values may have the name and the version under separate keys: `repository` and `tag`.
+    # Helm values may store the name and the version under separate keys: `repository` and `tag`.
     may_be_in_parts = kind in ("helmvalues", "helm-override")
     locations = []
     for path in _paths_that_argo_cd_reads(kind, files, target):
@@ -235,7 +235,7 @@ def _is_other_reference(text: str, image: Image) -> bool:
 
     The tags are compared if both references have one. Otherwise, the digests are compared.
     """
-    if image.repository.rpartition("/")[2] not in text:  # much faster than parsing
+    if image.repository.rpartition("/")[2] not in text:  # much faster than parsing the value
         return False
     other = live_image(text)
     if other is None or other.identity != image.identity or not other.version:

@@ -86,7 +86,7 @@ def _refuse_file_as_folder(files: Files, path: str) -> None:
 
 
 def refuse_executable(files: Files) -> None:
-    """Raise `TargetError` for a file with the executable bit, because a commit through GitHub's API
+    """Raise `TargetError` if a file has the executable bit, because a commit through GitHub's API
     would remove the bit.
     """
     for path, file in files.items():

@@ -163,7 +163,7 @@ def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
 
 
 def _text_at_path(tree: Tree, root: Node, path: str) -> str:
-    """Return the value at a key path, such as `metadata.name`, or "" if the path is missing."""
+    """Return the value at a key path, such as `metadata.name`, or "" if there is no such path."""
     node = find(tree, root, parse_path(path))
     return node.value if node else ""
 

@@ -213,8 +213,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     An entry is added if the image has none, or if no entry has the annotated
     `kustomize.image-name`.
 
-    A file may contain several entries with the same name, which Kustomize applies in order. Like
-    here, AIU updates all of them.
+    A file may contain several entries with the same name, which Kustomize applies in order. AIU
+    also updates all of them.
     """
     refuse_taken_entry(target)
     path, tree = _load(files, target)

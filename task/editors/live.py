@@ -53,7 +53,7 @@ def write(
     target: Target,
     image: Image,
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """Return the operations of a JSON patch that sets the image, and the edits.
+    """Return the JSON patch operations that set the image, and the edits.
 
     Both are empty if the update does not change anything. Raises the same errors as `read`.
     """

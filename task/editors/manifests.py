@@ -83,7 +83,7 @@ class Hit:
 
 
 def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
-    """Return the first name, the first tag, and the first digest in the images."""
+    """Return the first name, the first tag, and the first digest that occur in the images."""
     name = next((image.name for image in images if image.name), "")
     tag = next((image.tag for image in images if image.tag), "")
     digest = next((image.digest for image in images if image.digest), "")
@@ -239,7 +239,7 @@ def _trees(
     if not is_folder:
         text_of(files, target.path)
     elif target.path:
-        text_of(files, posixpath.join(target.path, "_"))  # any name in the folder
+        text_of(files, posixpath.join(target.path, "_"))  # stands for any file in the folder
 
     for path in manifests_in(files, target):
         text = files[path].text

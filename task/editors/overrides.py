@@ -63,8 +63,8 @@ _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[
 class Section(NamedTuple):
     """Where an override file contains the list for a type of source."""
 
-    name: str  # "helm"
-    list: str  # "parameters"
+    name: str  # such as "helm"
+    list: str  # such as "parameters"
 
 
 T = TypeVar("T")  # a list element
@@ -213,7 +213,7 @@ def read_lower_layer(
         common_elements = common(common_list.children)
         origins |= {key: (element, FROM_COMMON) for key, element in common_elements.items()}
 
-    copied = target.carry  # set by the user, or None
+    copied = target.carry  # the user's choice, or None
     if copied is None:
         is_own_list = bool(origin_comments)  # we did not write a list without origin comments
         copied = not has_list or is_own_list
@@ -408,7 +408,7 @@ def names_of(keys: Keys) -> Keys:
     if keys.spec:
         return Keys(spec=keys.spec)  # as in AIU, the spec takes precedence over name and tag
     name = keys.name or "image.name"
-    tag = keys.tag or "image.tag"  # AIU's defaults
+    tag = keys.tag or "image.tag"  # the same defaults as in AIU
     if name == tag:
         hint = f"use helm.image-spec: {name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=hint)
@@ -647,7 +647,7 @@ def _own_elements(
     elif keys.digest:
         texts = {
             keys.name: image_name,
-            keys.tag: image.tag or "latest",  # next to a digest, as in `tag_value`
+            keys.tag: image.tag or "latest",  # as in `tag_value`, a digest needs a tag
             keys.digest: digest_value(image, keys.digest, old_digest),
         }
     else:

@@ -50,7 +50,7 @@ Comparison = Callable[[Node, Node], Pairs | None]
 def apply(text: str, splices: Sequence[Splice]) -> str:
     """Return the text with all splices applied. Splices at the same position keep their order."""
     parts = []
-    copied_until = 0  # the position in the old text
+    copied_until = 0  # up to here, the old text has been copied
     for start, end, new_text in sorted(splices, key=lambda splice: (splice.start, splice.end)):
         parts += [text[copied_until:start], new_text]
         copied_until = end
@@ -183,10 +183,10 @@ def accept_value(data: Word) -> Comparison:
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """Return the tree with new contents for some scalars, YAML aliases, or nulls.
+    """Return the tree after changing the contents of some scalars, YAML aliases, or nulls.
 
-    Quotes, block headers, and anchors are kept. Raises TargetError if a node cannot get a value, or
-    if anything else would change.
+    Quotes, block headers, and anchors are kept. Raises TargetError if a node cannot take a value,
+    or if anything else would change.
     """
     if not new:
         return tree
@@ -399,7 +399,7 @@ def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
     text = tree.text
     closing_bracket = node.end - 1
     in_brackets = flow(more, quote=quoted_keys(tree, node))
-    new_entries = in_brackets[1:-1]  # without the brackets
+    new_entries = in_brackets[1:-1]  # omit the brackets of `more`
     if not node.children:
         return [Splice(closing_bracket, closing_bracket, new_entries)]
 
@@ -544,7 +544,7 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
             cuts[number] = _splice_to_remove_lines(text, start, end)
     try:
         return checked(tree, list(cuts.values()), {id(sequence): accept_removal(*cuts)})
-    except TargetError:  # the removal is optional
+    except TargetError:  # the removal is optional, so keep everything
         return tree
 
 
@@ -560,7 +560,7 @@ def _splice_to_remove_lines(text: str, start: int, end: int) -> Splice:
 
 
 def eol(text: str) -> str:
-    """Return the text's line ending, which is that of its first line."""
+    """Return the text's line ending, as used at the end of the first line."""
     first_line, line_feed, _ = text.partition("\n")
     if not line_feed:  # in YAML, a lone carriage return also ends a line
         return "\r" if "\r" in text else "\n"
@@ -568,15 +568,15 @@ def eol(text: str) -> str:
 
 
 def line_end(text: str, position: int) -> int:
-    """Return the end of the line that contains a position, before its line ending."""
+    """Return the position where the line that contains a position ends, before its line ending."""
     match = _BREAK.search(text, position)
     return match.start() if match else len(text)
 
 
 def line_start(text: str, position: int) -> int:
-    """Return the start of the line that contains a position.
+    """Return the position where the line that contains a position starts.
 
-    A byte order mark before the first line is not part of it.
+    A byte order mark does not count as part of the first line.
     """
     start_of_first_line = 1 if text.startswith("\ufeff") else 0
     start = position
@@ -591,7 +591,7 @@ def only_blank(text: str, start: int, end: int) -> bool:
 
 
 def content_start(text: str, node: Node) -> int:
-    """Return the start of the node's own text, after its anchor and tag."""
+    """Return the position where the node's own text starts, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
     match = _PROPERTIES.match(text, node.start, node.end)

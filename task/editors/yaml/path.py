@@ -68,7 +68,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
-    """Return the node at the path, following YAML aliases, or None.
+    """Return the node at the path, or None if there is none. YAML aliases are followed.
 
     With `merges`, the node may come from a merge key (`<<`).
 
@@ -179,8 +179,8 @@ def item_at_indices(node: Node | None, indices: Sequence[int]) -> Node | None:
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
     """Return a mapping's keys and their values as Helm reads them, following YAML aliases.
 
-    The keys of merged mappings (`<<`) are included, and the last value of a key wins. `depth` is
-    the number of merge keys around the mapping.
+    The keys of merged mappings (`<<`) are included, and if a key has several values, the last one
+    wins. `depth` is the number of merge keys around the mapping.
     """
     values_by_key: dict[str, Node] = {}
     if mapping.kind != "mapping" or depth >= DEPTH:

@@ -44,7 +44,7 @@ class Node:
         default=None,
         repr=False,
         compare=False,
-    )  # an alias's target
+    )  # the node to which an alias refers
 
     @property
     def null(self) -> bool:
