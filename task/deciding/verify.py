@@ -146,7 +146,7 @@ def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
 
 
 def _question_of_move(move: Move) -> Question:
-    """Return a question about the move's image that does not yet ask for any facts."""
+    """Return a question about the move's image that does not ask for any facts yet."""
     return question_about(move.subscription, move.decision.candidate)
 
 

@@ -55,8 +55,8 @@ class Offer:
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
-    """Return a question about a version of the image, with the credentials, but not yet asking for
-    any facts.
+    """Return a question about a version of the image. The question contains the credentials, but
+    does not ask for any facts yet.
     """
     return Question(
         image=sub.image_at(version),
@@ -442,7 +442,7 @@ def _writes_digest(offer: Offer, situation: Situation) -> bool:
     This is the case if the current version has a digest, if the offer or a proof requires the
     digest, or if the target has a separate key for the digest.
     """
-    if situation.current.digest or offer.pinned:  # the target or the promotion's source has one
+    if situation.current.digest or offer.pinned:  # the target or the source has a digest
         return True
     sub = situation.subscription
     # A proof applies to one digest only. The registry's tag may point to a different build.

@@ -342,8 +342,8 @@ def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
     """Return whether a node is a flow collection (`{…}` or `[…]`) that stays in flow style when
     these entries are added.
 
-    An empty collection below a key in block style is converted to block style if the new entries
-    are items of a list (in AIU, it remains a flow list).
+    An empty collection that is the value of a key in block style is converted to block style if the
+    new entries are items of a list (AIU keeps a flow list).
     """
     has_brackets = node.kind != "scalar" and node.style == "{"
     if not has_brackets:
