@@ -1,8 +1,8 @@
-"""Pure code for `hold`, `release`, and `rollback`: the decision about one image, and the changes to
-its state file.
+"""Pure code that carries out `hold`, `release`, and `rollback`: it decides about one image and
+determines the changes to the Application's state file.
 
-`--on-failure rollback` also uses this code when a run rolls back by itself. `weigh` decides whether
-a hold blocks an update.
+A run with `--on-failure rollback` also uses this code for its automatic rollbacks. `weigh` decides
+whether a hold blocks an update.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ from task.policy.judge import same
 from task.text import counted
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
-MOST_TEXTS = 100  # how many versions of a file to read to go back N steps
-TEXTS_FOR_A_TAG = 50  # how many to read to find out whether a tag was ever written
+MOST_TEXTS = 100  # maximum number of file versions to read for `N-back`
+TEXTS_FOR_A_TAG = 50  # maximum number to read when searching for a specific tag
 _NO_END = "release cannot end a freeze"
-MOST_SHOWN = 3  # versions in Git's history to show
+MOST_SHOWN = 3  # maximum number of earlier versions to list in a message
 
 
 @dataclass(frozen=True)
 class RollbackDestination:
-    """The reading that a rollback writes."""
+    """The reading that a rollback restores."""
 
     reading: Reading
-    passed: tuple[str, ...] = ()  # the versions between this one and the one in Git
-    doubt: Trouble | None = None  # the warning that the version may not exist
+    passed: tuple[str, ...] = ()  # versions skipped on the way back from Git's version
+    doubt: Trouble | None = None  # a warning that the version may not exist
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     """Return the move that carries out a person's command (`intent`) for one image.
 
-    A move is a decision and the change to commit for it. A `TaskError` becomes an error decision.
+    A move is a decision and the change to commit for it. A `TaskError` is turned into an error
+    decision.
     """
     try:
         if intent.verb == "hold":
@@ -74,14 +75,14 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         return _roll_back(intent, situation, snapshot)
     except TaskError as error:
         image = situation.subscription.entry.image
-        decision = situation.decision(image, Verdict("error", "", ""))  # `failed` fills it in
+        decision = situation.decision(image, Verdict("error", "", ""))  # filled in by `failed`
         return Move(failed(decision, error))
 
 
 def _hold(intent: Intent, situation: Situation) -> Move:
-    """Return the move that sets a hold, or that changes nothing if the same hold is already set.
+    """Return a move that sets a hold, or that changes nothing if the same hold is already set.
 
-    A hold stops updates of one image, or of all images of an Application (`intent.whole`).
+    A hold blocks updates to one image, or of all images of an Application (`intent.whole`).
     """
     new_hold = intent.hold
     if new_hold is None:
@@ -98,7 +99,7 @@ def _hold(intent: Intent, situation: Situation) -> Move:
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
-    """Return the hold as text, with the command that ends it."""
+    """Return a description of the hold, including the command that ends it."""
     return (
         f"{hold_text(hold)}; image-update release {situation.subscription.application.key} ends the"
         " hold"
@@ -106,7 +107,7 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
 
 
 def _same_hold(old: Hold | None, new: Hold) -> bool:
-    """Return whether two holds are the same, except for the time when they were set.
+    """Return whether two holds are the same, ignoring when they were set.
 
     Setting the same hold twice does not change anything.
     """
@@ -114,8 +115,8 @@ def _same_hold(old: Hold | None, new: Hold) -> bool:
 
 
 def _record_of_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
-    """Return the change to the state file that records a hold, either on all of the Application's
-    images or only on this one.
+    """Return the state-file change that records a hold, either on all of the Application's images
+    or only on this one.
 
     `memory` is everything else that the state file remembers about the image.
     """
@@ -128,7 +129,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     """Return the move that ends a hold. It also writes the build that the hold kept back (the
     deferred build), unless `intent.discard` is set.
 
-    Raises `TargetError` if the hold is on all images, but only one is to be released.
+    Raises `TargetError` if only one image is to be released, but the hold is on all images.
     """
     memory = situation.memory
     image = situation.subscription.image_at(situation.current)
@@ -152,7 +153,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
     """Return the move that ends a hold and discards the build that the hold kept back, if any.
 
-    `lifted` is true if a hold on all of the Application's images ends.
+    `lifted` is true if this ends a hold on all of the Application's images.
     """
     deferred = situation.memory.deferred
     because = f"{_released_text(situation)}; Git keeps {situation.in_git.version or 'no version'}"
@@ -165,10 +166,10 @@ def _release_without_build(situation: Situation, image: Image, *, lifted: bool) 
 
 def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> Move:
     """Return the move that ends a hold and writes the build that the hold kept back (`deferred`),
-    if the rules still admit it.
+    provided that the rules still admit it.
 
-    If the build cannot be checked, the hold stays. `lifted` is true if a hold on all of the
-    Application's images ends.
+    If the build cannot be checked, the hold remains in place. `lifted` is true if this ends a hold
+    on all of the Application's images.
     """
     # Decide about the deferred build as if there were no hold. Other Applications' holds and
     # freezes still apply.
@@ -178,28 +179,30 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
     offer = deferred_offer(situation.subscription, deferred)
     move = weigh(situation_without_hold, offer)
     judgement = move.decision.judged
-    if judgement.verdict == "error":  # the hold stays until the release is retried
+    if judgement.verdict == "error":  # the hold remains until the release is retried
         because = f"not released: {deferred.version} is waiting, and {judgement.because}"
         return move.without_effect(replace(judgement, because=because))
 
     is_frozen = move.hold is not None and move.hold.is_freeze
-    if is_frozen:  # the build still waits
+    if is_frozen:  # the build remains deferred
         because = f"still {judgement.because}; {_NO_END}"
-        if situation.hold and situation.hold != move.hold:  # a different hold ends
+        if situation.hold and situation.hold != move.hold:  # the hold that ends is a different one
             because = f"{_released_text(situation)}; {because}"
     else:
         start = _released_text(situation)
         because = f"{start}; {deferred.version} was waiting: {judgement.because}"
     decision = with_reason(move.decision, because)
     memory = memory_without_hold
-    if move.remember and move.remember.memory is not None:  # the build is written, or still waits
+    if move.remember and move.remember.memory is not None:  # the build is written or still deferred
         memory = move.remember.memory
     remember = Remember(memory, lifted=lifted)
     return replace(move, decision=decision, remember=remember, released=True)
 
 
 def _released_text(situation: Situation) -> str:
-    """Return the beginning of a release's reason, which describes the hold that ends."""
+    """Return the beginning of a release's reason, which describes the hold that the release
+    ends.
+    """
     old_hold = situation.hold
     return f"released: it was {hold_text(old_hold)}" if old_hold else "released"
 
@@ -213,10 +216,10 @@ def _nothing_to_release(situation: Situation) -> str:
 
 
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move that writes an earlier version (the rollback's destination), and sets a hold
-    if the intent has one.
+    """Return the move that writes an earlier version (the rollback's destination) and sets the
+    intent's hold, if any.
 
-    If the intent is to undo a failed version that Git no longer has, nothing is rolled back.
+    If the intent is to undo a failed version that is no longer in Git, nothing is rolled back.
     """
     if intent.failed and not _git_still_has(intent.failed, situation):
         return _only_remember_failure(intent.failed, situation, snapshot)
@@ -225,7 +228,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     reading_to_write = destination.reading
     in_git = situation.in_git
     steps_requested = intent.to if _steps_back(intent.to) else ""  # such as "3-back"
-    # The same version is written again if the one in Git is not sound, such as the number 1.10.
+    # Rewrite even the same version if its form in Git is unsound, such as the number 1.10.
     already_in_git = reading_to_write.version == in_git.version and in_git.sound
     if already_in_git:
         memory = situation.memory
@@ -258,10 +261,10 @@ def _rollback_with_hold(
     intent: Intent,
     situation: Situation,
 ) -> Move:
-    """Return a rollback's move, changed so that it also sets `hold`, which stops later updates.
+    """Return a rollback's move, modified so that it also sets `hold`, which blocks later updates.
 
     `memory` is what the state file will remember about the image after the rollback. If Git already
-    has both the version and the hold, only the reason changes.
+    contains both the version and the hold, only the reason is changed.
     """
     because = f"{move.decision.because}; {_held_until_released(hold, situation)}"
     move_with_reason = replace(move, decision=with_reason(move.decision, because))
@@ -274,9 +277,10 @@ def _rollback_with_hold(
 
 
 def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
-    """Return the verdict for a version that Git already has.
+    """Return the verdict for a rollback to the version that is already in Git.
 
-    `steps_requested` is "previous" or, for example, "3-back". It is "" for a rollback to a version.
+    `steps_requested` is "previous" or, for example, "3-back". For a rollback to a specific version,
+    it is "".
     """
     request = f" ({steps_requested})" if steps_requested else ""
     return Verdict("unchanged", "same", f"Git already has {to.version}{request}")
@@ -291,7 +295,9 @@ def _rollback_verdict(destination: RollbackDestination, situation: Situation) ->
 
 
 def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
-    """Return a rollback's hold. If it has no reason, the rollback to `to` becomes the reason."""
+    """Return a rollback's hold. If the hold has no reason, the rollback to `to` is given as the
+    reason.
+    """
     if hold.reason:
         return hold
     if intent.failed:
@@ -304,8 +310,8 @@ def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading
 
 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move that keeps the version in Git and, if Git had `image` before, records its
-    failure in the state file.
+    """Return a move that leaves the version in Git unchanged and, if `image` was in Git before,
+    records its failure in the state file.
     """
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     remember = None
@@ -320,8 +326,8 @@ def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapsho
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Return whether Git still has this image's version. If the image and the version in Git both
-    have a digest, only the digests are compared.
+    """Return whether Git still contains this image's version. If the image and the version in Git
+    both have a digest, only the digests are compared.
     """
     in_git = situation.in_git
     digest = in_git.digest
@@ -333,7 +339,7 @@ def _git_still_has(image: Image, situation: Situation) -> bool:
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Return whether an image has this digest, or this tag if one of the two digests is missing."""
+    """Return whether the image has this digest or, if either digest is missing, this tag."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
@@ -342,8 +348,9 @@ def _is_version(image: Image, tag: str, digest: str) -> bool:
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
     """Return the move that rolls back an update whose rollout failed (`undone`).
 
-    If Git has changed since that update, only the failure is recorded. If someone else has put the
-    image on hold (which stops updates), nothing changes.
+    If Git has changed since that update, nothing is rolled back. Only the failure is recorded,
+    unless it is already known or people merge the commits. If someone else has put the image on
+    hold, nothing changes.
     """
     image = undone.candidate
     if not same(image, situation.current):
@@ -355,9 +362,9 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
         return Move(decision, remember=_record_of_failure(image.version, situation))
 
     hold = holding(situation.state, situation.memory, situation.terms.now)
-    # A freeze does not stop a rollback, and neither does a hold that an earlier run set. If two
-    # builds fail in a row, the newer one may have been rolled back to the older one before the
-    # older one failed, too.
+    # Neither a freeze nor a hold that an earlier run set blocks a rollback. If two builds fail in a
+    # row, the newer one may have been rolled back to the older one before the older one failed,
+    # too.
     author_of_runs = intent.hold.by if intent.hold else ""
     if hold and hold.by != author_of_runs:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
@@ -380,8 +387,8 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
-    """Return the change to the state file that records this version as failed, so that later
-    rollbacks do not return to it.
+    """Return the state-file change that records this version as failed, so that later rollbacks do
+    not return to it.
 
     Return None if the failure is already recorded or cannot be recorded.
     """
@@ -391,25 +398,27 @@ def _record_of_failure(version: str, situation: Situation) -> Remember | None:
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
-    """Return a warning if this version's failure cannot be recorded, else ""."""
+    """Return a warning if this version's failure cannot be recorded, or else ""."""
     if _is_known_as_bad(version, situation) or not _is_merged_by_people(situation.subscription):
         return ""
     return f"; the failure of {version} cannot be remembered, so a later rollback may return to it"
 
 
 def _is_known_as_bad(version: str, situation: Situation) -> bool:
-    """Return whether the state file already says that this version failed or was rolled back."""
+    """Return whether the state file already records that this version failed or was rolled back."""
     return version in (*situation.memory.failed, *situation.memory.replaced)
 
 
 def _is_merged_by_people(sub: Subscription) -> bool:
-    """Return whether people merge the commits. They would not merge a state file alone."""
+    """Return whether commits are merged by people, who would not merge a change to the state file
+    alone.
+    """
     return sub.pull_request or bool(sub.head_template)
 
 
 def _steps_back(to: str) -> int:
     """Return how many versions to go back in Git: 1 for "previous", 3 for "3-back", and 0 if `to`
-    is a version itself.
+    is a specific version.
     """
     if to == "previous":
         return 1
@@ -420,24 +429,26 @@ def _steps_back(to: str) -> int:
 def _destination_of_undo(
     undone: Decision, situation: Situation, snapshot: Snapshot
 ) -> RollbackDestination:
-    """Return what to restore after an update whose rollout failed (`undone`).
+    """Return the version to restore after an update whose rollout failed (`undone`).
 
     This is normally the version before the update. If that version is known to be bad, or if Argo
-    CD's sync history is known, it is the last good version in Git, if there is one.
+    CD's sync history is known, the last good version in Git is restored instead, if there is one.
     """
     reading_before_update = undone.current
     is_known_as_bad = _is_known_as_bad(reading_before_update.version, situation)
     prefers_last_good = is_known_as_bad or bool(situation.facts.synced(situation.subscription))
     if prefers_last_good:
-        # The history may have no good version: the version before the update may be from a
-        # different file.
+        # The file's history may contain no good version, because the version before the update may
+        # come from a different file.
         with suppress(TargetError):
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(reading_before_update)
 
 
 def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
-    """Return what a rollback restores: what `--to` requests, or the last good version."""
+    """Return a rollback's destination: the version requested with `--to`, or else the last good
+    version.
+    """
     if intent.to:
         return _requested_destination(intent, situation, snapshot)
     return _last_good_destination(situation, snapshot)
@@ -453,7 +464,7 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     in_git = situation.in_git
     synced_commits = situation.facts.synced(situation.subscription)
     is_history_known = bool(synced_commits)
-    newest_unsynced: RollbackDestination | None = None  # used if no good version was synced
+    newest_unsynced: RollbackDestination | None = None  # the fallback if no good version was synced
     passed_versions: list[str] = []
     for earlier, was_synced in _earlier_readings(situation, snapshot, MOST_TEXTS, synced_commits):
         if _is_good(earlier, situation):
@@ -471,7 +482,7 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
 
 
 def _is_good(earlier: Reading, situation: Situation) -> bool:
-    """Return whether an earlier reading is of the same image, and its version is neither the
+    """Return whether an earlier reading is for the same image, and its version is neither the
     current one nor known to be bad.
     """
     image = live_image(earlier.name) if earlier.name else None
@@ -486,16 +497,16 @@ def _requested_destination(
     situation: Situation,
     snapshot: Snapshot,
 ) -> RollbackDestination:
-    """Return the version that `--to` requests, as the destination of a rollback.
+    """Return the version requested with `--to`, as the destination of a rollback.
 
     `--to` is a version, such as `v1.2`, or a number of steps, such as `3-back`. Raises
-    `TargetError` if Git's history is too short for the steps, and `UsageError` if neither Git nor
-    the registry has the version.
+    `TargetError` if Git's history does not go back that many steps, and `UsageError` if neither Git
+    nor the registry has the version.
     """
     if _is_at_destination(intent, situation):
         return RollbackDestination(situation.in_git)
 
-    steps = _steps_back(intent.to)  # 0 for a version
+    steps = _steps_back(intent.to)  # 0 if `--to` is a specific version
     most = MOST_TEXTS if steps else TEXTS_FOR_A_TAG
     passed_versions: list[str] = []
     earlier_readings = _earlier_readings(situation, snapshot, most)
@@ -521,10 +532,10 @@ def _requested_destination(
 
 
 def _is_at_destination(intent: Intent, situation: Situation) -> bool:
-    """Return whether Git already has the version that `--to` requests."""
+    """Return whether Git is already at the version requested with `--to`."""
     in_git = situation.in_git
     last_rollback = situation.memory.rollback
-    # A job that runs again must not go back further: Git already has its destination.
+    # A rerun job must not go back further if Git is already at the job's destination.
     if last_rollback and last_rollback.to == intent.to and last_rollback.version == in_git.version:
         return True
     if _steps_back(intent.to):
@@ -537,8 +548,8 @@ def _destination_from_registry(
     situation: Situation,
     versions_in_history: Sequence[str],
 ) -> RollbackDestination:
-    """Return the version in `--to` as the destination of a rollback. Git's history does not have
-    it.
+    """Return the version requested with `--to`, which is missing from Git's history, as the
+    destination of a rollback.
 
     If the registry cannot be queried, the destination carries a warning (`doubt`). Raises
     `UsageError` if the registry does not have the version. `versions_in_history` are used to
@@ -546,12 +557,12 @@ def _destination_from_registry(
     """
     to = intent.to
     reading = _reading_of_version(to)
-    if intent.unknown:  # `--unknown-tag`: it does not have to exist
+    if intent.unknown:  # with `--unknown-tag`, the version need not exist
         return RollbackDestination(reading)
 
     sub = situation.subscription
     image = replace(sub.entry.image, tag=reading.tag, digest=reading.digest)
-    # If Git has a digest next to the tag, that old digest must not stay there.
+    # If Git has a digest next to the tag, that old digest must not remain.
     needs_digest = bool(situation.in_git.digest or sub.policy.pin_digest)
     adds_digest = needs_digest and not reading.digest
     facts: tuple[Fact, ...] = ("exists", "digest") if adds_digest else ("exists",)
@@ -589,7 +600,7 @@ def _reading_of_version(version: str) -> Reading:
 
 
 def _doubt_about(to: str, why: str, versions_in_history: Sequence[str]) -> Trouble:
-    """Return the warning that the version `to` might not exist. `why` says why that could not be
+    """Return a warning that the version `to` might not exist. `why` explains why this could not be
     checked.
 
     `versions_in_history` are used to suggest corrections.
@@ -601,8 +612,8 @@ def _doubt_about(to: str, why: str, versions_in_history: Sequence[str]) -> Troub
 
 
 def _suggestion(to: str, versions: Sequence[str]) -> str:
-    """Return the beginning of a hint, which suggests the most similar version, or "" if no version
-    is similar.
+    """Return the beginning of a hint that suggests the most similar version, or "" if no version is
+    similar.
     """
     similar = get_close_matches(to, versions, 1)
     return f"did you mean {similar[0]}? " if similar else ""
@@ -621,11 +632,11 @@ def _earlier_readings(
     most: int,
     synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
-    """Yield each earlier version of the image in Git, newest first, as a reading of the target, and
-    whether one of the `synced` commits had this version.
+    """Yield the image's earlier versions in Git, newest first. Each is a reading of the target,
+    with whether one of the `synced` commits contains that version.
 
-    Successive commits with the same version count as one. At most `most` versions of the file are
-    read from Git, one by one.
+    Consecutive commits with the same version count as one. At most `most` versions of the file are
+    read from Git, one at a time.
     """
     readings_at_commits = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings_at_commits, key=lambda at_commit: at_commit.reading.version)
@@ -635,7 +646,7 @@ def _earlier_readings(
         if is_current:
             continue
         was_synced = False
-        if synced:  # otherwise, the file's older versions need not be read here
+        if synced:  # otherwise, do not read this version's older commits here
             commits = [newest.commit, *(older.commit for older in readings_of_version)]
             was_synced = any(commit in synced for commit in commits)
         yield newest.reading, was_synced
@@ -647,12 +658,12 @@ def _readings_of_all_versions(
     most: int,
     preferred_commits: Collection[str],
 ) -> Iterator[_ReadingAtCommit]:
-    """Yield the image's version (a reading of the target) in each version of the target's file in
-    Git, newest first, with a commit that has this file.
+    """Yield a reading of the image from each version of the target's file in Git, newest first,
+    with a commit that contains that version of the file.
 
-    If several commits have the same file, the commit is one of `preferred_commits`, else the
-    newest. Files that are broken or do not have the image are skipped. `most` limits the number of
-    files.
+    If several commits contain it, the commit is one of `preferred_commits`, or else the newest.
+    File versions that are broken or lack the image are skipped. `most` limits the number of file
+    versions.
     """
     sub = situation.subscription
     path = situation.in_git.file

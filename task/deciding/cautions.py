@@ -1,5 +1,5 @@
-"""Pure code for the warnings of a successful run, such as about unchecked images and files that
-Argo CD ignores.
+"""Pure code that generates the warnings of a successful run, for example about unchecked images and
+about files that Argo CD ignores.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def _caution(sub: Subscription, message: str, hint: str, rule: str = "target") -
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
-    """Return a warning for each update that was not compared with anything, because the target has
-    no current version.
+    """Return a warning for each update that could not be compared with a current version, because
+    the target has none.
 
-    The update may be to an older version.
+    Such an update may be to an older version.
     """
     hint = (
         "to protect it from older builds, add the current version to the target, or use"
@@ -86,14 +86,14 @@ def not_merged(
     commits: Iterable[Commit],
     job: Job,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each commit in which `hold`, `release`, or `rollback` updates an image
-    on a head branch without a pull request. The update has no effect until the branch is merged.
+    """Return a warning for each commit of `hold`, `release`, or `rollback` that updates an image on
+    a head branch without a pull request. The update has no effect until the branch is merged.
 
-    If there is a pull request, it already shows this.
+    A pull request would make this visible by itself.
     """
-    if job.intent is None:  # the command is not one of these three
+    if job.intent is None:  # not one of these three commands
         return ()
-    apps_by_head: dict[str, set[str]] = {}  # for head branches without pull requests
+    apps_by_head: dict[str, set[str]] = {}  # only head branches without pull requests
     for decision in decisions:
         sub = decision.subscription
         has_only_head_branch = sub.head_template != "" and not sub.pull_request
@@ -123,17 +123,18 @@ def file_cautions(
     image: Image,
     terms: Terms,
 ) -> tuple[Problem, ...]:
-    """Return warnings about a target's files: for example, that no source reads a values file, or
-    that the image is also in a place that is not changed.
+    """Return warnings about a target's files: for example, if no source reads a values file, or if
+    the image also appears in a place that is not updated.
 
-    `files` are from Git or the next commit, and `image` is the subscription's image in them.
+    `files` come from Git or from the next commit, and `image` is the subscription's image in these
+    files.
     """
     target = target_of(sub, kind, carry=terms.carry)
     warnings: list[Problem] = []
     # elements, such as Helm parameters, that an override file changes or hides
     stray_elements: tuple[Stray, ...] = ()
-    unchanged_places: tuple[tuple[str, int], ...] = ()  # a path and a line each
-    with suppress(TaskError):  # an unreadable file is already an error
+    unchanged_places: tuple[tuple[str, int], ...] = ()  # (path, line) pairs
+    with suppress(TaskError):  # an unreadable file is reported as an error elsewhere
         stray_elements = strays(kind, files, target)
         if image.version:
             unchanged_places = also_at(kind, files, target, image)
@@ -158,7 +159,7 @@ def file_cautions(
     return tuple(warnings)
 
 
-_LONGEST_NAME = 100  # characters of an element's name in a warning
+_LONGEST_NAME = 100  # maximum length of an element's name in a warning, in characters
 
 
 def _stray_warnings(elements: Iterable[Stray], file: str, sub: Subscription) -> Iterator[Problem]:
@@ -195,8 +196,8 @@ def _stray_warnings(elements: Iterable[Stray], file: str, sub: Subscription) -> 
 
 
 def _other_registry_warnings(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if the values file has a separate key for the registry, such as
-    `image.registry`, and its value is not the image's registry. Otherwise, return an empty list.
+    """Return a warning if the values file sets a separate registry key, such as `image.registry`,
+    to a registry other than the image's. Otherwise, return an empty list.
     """
     key, registry = helm_values.other_registry(files, target)
     if not key:
@@ -212,7 +213,7 @@ def _other_registry_warnings(files: Files, sub: Subscription, target: Target) ->
 
 
 def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning for each YAML alias that an update replaces with the plain version."""
+    """Return a warning for each YAML alias that an update replaces with a literal version."""
     hint = "if the anchor's other uses should have the new version, change them by hand"
     return [
         _caution(sub, f"{sub.path or '/'}: {alias} is replaced with the literal version", hint)
@@ -222,10 +223,10 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
 
 def _unmatched_entry_warnings(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning if the kustomization's entries for the image do not match any image in the
-    manifests, so that they have no effect. Otherwise, or if the manifests' images are unknown,
+    manifests, and therefore have no effect. Otherwise, or if the manifests' images are unknown,
     return an empty list.
     """
-    if is_component(files, sub.path):  # its manifests are in other folders
+    if is_component(files, sub.path):  # the kustomization's manifests are in other folders
         return []
     names_in_manifests = names_in_tree(files, sub.path)
     entries = every_entry(files, target, sub.path)
@@ -245,10 +246,10 @@ def _unmatched_entry_warnings(files: Files, sub: Subscription, target: Target) -
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
-    """Return the warnings that depend on nothing but a decision, such as about an unchecked image
-    or a misspelled key.
+    """Return the warnings that can be derived from a decision alone, for example about an unchecked
+    image or a misspelled key.
 
-    They are sorted by kind of warning, and then in the order of the decisions.
+    The warnings are sorted by kind, and then by the order of the decisions.
     """
     checks = (
         _unchecked_image_warning,
@@ -269,7 +270,7 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
 
 
 def _unchecked_image_warning(decision: Decision) -> Problem | None:
-    """Return a warning about an image whose required facts are unknown, or None."""
+    """Return a warning if an image's required facts are unknown, or else None."""
     doubt = decision.unchecked
     if not doubt:
         return None
@@ -278,8 +279,8 @@ def _unchecked_image_warning(decision: Decision) -> Problem | None:
 
 
 def _overridden_refusal_warning(decision: Decision) -> Problem | None:
-    """Return a warning about a refused version that another Application writes to the same entry,
-    or None.
+    """Return a warning if another Application writes the refused version to the same entry, or else
+    None.
     """
     if not decision.overridden_by:
         return None
@@ -294,8 +295,8 @@ def _overridden_refusal_warning(decision: Decision) -> Problem | None:
 
 
 def _misspelled_key_warning(decision: Decision) -> Problem | None:
-    """Return a warning if the key in an annotation is not in the file, but a similar key is.
-    Otherwise, return None.
+    """Return a warning if the file lacks an annotated key, but contains a similar one. Otherwise,
+    return None.
     """
     if not decision.misspelled:
         return None
@@ -309,8 +310,8 @@ def _misspelled_key_warning(decision: Decision) -> Problem | None:
 
 
 def _reverted_patch_warning(decision: Decision) -> Problem | None:
-    """Return a warning about a live Application whose owner, such as an ApplicationSet, reverts the
-    patch, or None.
+    """Return a warning if the owner of a live Application, such as an ApplicationSet, reverts the
+    patch. Otherwise, return None.
     """
     if not decision.owner:
         return None
@@ -319,8 +320,8 @@ def _reverted_patch_warning(decision: Decision) -> Problem | None:
 
 
 def _shared_anchor_warning(decision: Decision) -> Problem | None:
-    """Return a warning about other values that an update changes because they use the same YAML
-    anchor, or None.
+    """Return a warning if an update changes other values that share the same YAML anchor, or else
+    None.
     """
     if not decision.shared:
         return None
@@ -330,9 +331,7 @@ def _shared_anchor_warning(decision: Decision) -> Problem | None:
 
 
 def _unlisted_file_warning(decision: Decision) -> Problem | None:
-    """Return a warning about a values file that an update creates, but that no source lists, or
-    None.
-    """
+    """Return a warning if an update creates a values file that no source lists, or else None."""
     file = decision.created
     if not file:
         return None
@@ -350,10 +349,10 @@ def _unlisted_file_warning(decision: Decision) -> Problem | None:
 
 
 def _unread_spelling_warning(decision: Decision) -> Problem | None:
-    """Return a warning about an override file that Argo CD does not read because of its name, or
-    None.
+    """Return a warning if Argo CD does not read an override file because of its name, or else None.
 
-    Argo CD reads only one name, which depends on the control plane's namespace.
+    Argo CD reads only one of the possible names. Which one depends on the control plane's
+    namespace.
     """
     file = decision.current.file
     has_unread_name = file != "" and file in decision.subscription.fallbacks
@@ -381,7 +380,7 @@ def _is_listed_by_source(path: str, sources: Iterable[Source]) -> bool:
     """Return whether a source lists this values file in its own Helm section."""
     for source in sources:
         for name in ("values.yaml", *source.value_files):
-            if name.startswith("$"):  # `$ref/file` starts at the root of the source with that ref
+            if name.startswith("$"):  # relative to the root of the source with that ref
                 _, _, listed_path = name.partition("/")
             else:
                 listed_path = posixpath.join(source.path, name)

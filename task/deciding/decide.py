@@ -1,8 +1,8 @@
 """Pure code that turns asks into moves, by applying the rules to the files in Git and the
 remembered state.
 
-If a push race is lost, everything is reevaluated at the new tip. So this code must not keep state,
-log, or send requests.
+If a push race is lost, everything is reevaluated at the branch's new tip. So this code must not
+keep state, write logs, or send requests.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
 NOTHING = State()
-# The rules of strategies that compare versions. If there is a `tagOrder`, which may come from the
-# config, they judge only the version that it extracts from the tag, so they may admit more tags.
+# The rules of strategies that compare versions. If a `tagOrder` is set, perhaps by the config,
+# these rules judge only the version that it extracts from the tag, so they may admit more tags.
 OF_VERSIONS = ("not-a-version", "constraint")
-# The tag for a trial write, which only shows where an update would write. A place that already has
-# this tag would not show up, so it must be a tag that Git does not have.
+# The tag for a trial write, which only finds out where an update would write. A place that already
+# contains this tag would not be found, so the tag must not exist in Git.
 TRIAL_TAG = "another"
-_STATES = ".image-update"  # the folder of all state files
+_STATES = ".image-update"  # contains all state files
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
@@ -89,7 +89,7 @@ def places(ask: Ask) -> tuple[Place, ...]:
     sub = ask.subscription
     has_head_branch = sub.pull_request or sub.head_template != ""
     needed = list(target_places(sub))
-    if has_head_branch:  # updates of the Application's other images may wait on the same branch
+    if has_head_branch:  # other updates may wait on the same branch
         for sibling in ask.siblings:
             needed += target_places(sibling)
     return (*dict.fromkeys(needed), Place(state_path(sub)))
@@ -98,7 +98,7 @@ def places(ask: Ask) -> tuple[Place, ...]:
 def state_path(sub: Subscription) -> str:
     """Return the path of the Application's state file, relative to the repository's root.
 
-    The path contains the folder that is written, so that two Argo CD instances that use the same
+    The path includes the folder that is written to, so that two Argo CD instances that use the same
     repository and Application name have separate state files.
     """
     return state_path_in(sub.home, sub.application.key)
@@ -110,15 +110,15 @@ def state_path_in(folder: str, app: str) -> str:
 
     `folder` is the folder of the Application's first write-back file, here `apps`. `app` is
     `namespace/name`, here `argocd/web`. A name or path that is too long for file systems is
-    shortened and gets a hash.
+    truncated, and a hash is appended.
     """
     namespace, _, app_name = app.partition("/")
     name = f"{namespace}_{app_name}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
 
-    # `.image-update/config` is the repository's config, and `.image-update/waiting` has the lists
-    # of head branches. So a folder called `config` or `waiting` gets a different name here.
+    # `.image-update/config` is the repository's config, and `.image-update/waiting` contains the
+    # lists of head branches. So folders called `config` or `waiting` are renamed here.
     top_folder, slash, subfolders = folder.partition("/")
     if top_folder.casefold() in ("config", "waiting"):
         folder = f"{top_folder}-folder{slash}{subfolders}"
@@ -135,17 +135,17 @@ def _digest(text: str) -> str:
 
 
 def is_state_path(path: str) -> bool:
-    """Return whether a path, relative to the repository's root, is that of a state file."""
+    """Return whether a path, relative to the repository's root, is the path of a state file."""
     return path.startswith(f"{_STATES}/") and path.endswith(".state")
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
-    """Return the Application's states, by write-back file.
+    """Return the Application's states, keyed by write-back file.
 
-    A state is the Application's hold and what is remembered about each of its images. The states on
-    the base branch are combined with those on the memory branch. If commits go directly to the
-    base, only the memory branch's holds apply (see `stricter_only`). Raises `TargetError` if a
-    state file is unreadable.
+    A state contains the Application's hold and what is remembered about each of its images. The
+    states on the base branch are combined with those on the memory branch. If commits go directly
+    to the base, only the holds on the memory branch are used (see `stricter_only`). Raises
+    `TargetError` if a state file is unreadable.
     """
     states_on_base = own_states(snapshot.files, state_path(sub))
     if not snapshot.memory_files:
@@ -160,11 +160,11 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in the state file at `path`, by write-back file, or {} if the state file is
-    missing or empty.
+    """Return the states in the state file at `path`, keyed by write-back file, or {} if the state
+    file is missing or empty.
 
-    A state has holds and what is remembered about images. Raises `TargetError` if the state file is
-    unreadable.
+    A state contains holds and what is remembered about images. Raises `TargetError` if the state
+    file is unreadable.
     """
     if path not in files:
         return {}
@@ -178,7 +178,7 @@ def own_states(files: Files, path: str) -> Mapping[str, State]:
 
 
 def state_of(snapshot: Snapshot, sub: Subscription) -> State:
-    """Return the state of the file that the subscription writes.
+    """Return the state of the file that the subscription writes to.
 
     Raises `TargetError` if a state file is unreadable.
     """
@@ -189,11 +189,11 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """Return the key under which the state file has the state of the subscription's target.
+    """Return the key under which the state file stores the state of the subscription's target.
 
-    It is a path, such as `apps/web/values-prod.yaml`, or "." for the repository's root. A key that
-    `states` already has is preferred. For a kustomization, the key is the path of its file or
-    folder, and for manifests, the path of their folder.
+    The key is a path, such as `apps/web/values-prod.yaml`, or "." for the repository's root. A key
+    that `states` already has is preferred. For a kustomization, the key is the path of its file or
+    folder. For manifests, the key is the path of their folder.
     """
     if sub.target == "kustomization":
         file_names = [name for name, kind in SIGNS.items() if kind == "Kustomize"]
@@ -219,7 +219,7 @@ def questions_to_ask(
     terms_of_run: Terms,
 ) -> tuple[list[Commits], tuple[Question, ...]]:
     """Return what must be looked up before deciding about these asks: the pairs of source commits
-    to compare, and the questions to the registries.
+    to compare, and the questions for the registries.
 
     An ask is one image of one Application, with the builds offered for it. Nothing is looked up for
     an ask that is decided without Git, or whose files in Git are unreadable.
@@ -245,7 +245,7 @@ def questions_to_ask(
         commit_pairs |= dict.fromkeys(_commits_to_compare(ask, memory, terms))
         if may_query_registry:
             if not _may_write_deferred(ask, state, memory, terms):
-                memory = replace(memory, deferred=None)  # no facts are needed about it
+                memory = replace(memory, deferred=None)  # no facts about this build are needed
             needed_facts += facts_needed_by_ask(ask, current, memory, terms)
     return list(commit_pairs), as_questions(needed_facts)
 
@@ -258,18 +258,19 @@ def _may_write_deferred(ask: Ask, state: State, memory: Memory, terms: Terms) ->
     return hold is None
 
 
-MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are compared by date
+MOST_COMPARED = 30  # most builds of an image to compare by commit; the rest are compared by date
 
 
 def _commits_to_compare(ask: Ask, memory: Memory, terms: Terms) -> Iterator[Commits]:
-    """Yield the pairs of source commits to compare: each build's commit with the commits of the
-    remembered builds and of the ask's other builds.
+    """Yield the pairs of source commits to compare: each build's commit is paired with the commits
+    of the remembered builds and of the ask's other builds.
 
-    The remembered builds are the newest build that was written and the build that a hold kept back.
+    The remembered builds are the newest build that was written and the build that a hold has
+    deferred.
     """
     remembered_builds = [version.build for version in (memory.written, memory.deferred) if version]
     builds = list(dict.fromkeys(ask.builds_of(terms)))
-    if not builds:  # a person's request does not offer builds
+    if not builds:  # a person's request offers no builds
         builds = [terms.build]
     for number, build in enumerate(builds):
         builds_before = builds[:number]  # so that each pair appears only once
@@ -285,10 +286,10 @@ def facts_needed_by_ask(
     memory: Memory,
     terms: Terms,
 ) -> list[tuple[Question, Fact]]:
-    """Return the facts to look up about an ask's images, except for images that the rules refuse
-    anyway. Each fact is returned with the question that asks for it.
+    """Return the facts to look up about an ask's images, each with the question that asks for it.
 
-    A build that a hold kept back (`memory.deferred`) is one of these images.
+    Images that the rules refuse anyway are skipped. A build that a hold has deferred
+    (`memory.deferred`) is included.
     """
     sub = ask.subscription
     builds = ask.builds_of(terms)
@@ -303,11 +304,11 @@ def facts_needed_by_ask(
 
 
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
-    """Return the decision about an ask if it does not depend on Git, else None.
+    """Return the decision about an ask if the decision does not depend on Git, or else None.
 
     An ask is one image of one Application, with the builds offered for it. `config_read` is true if
-    the ask already has the settings from the repository's config. Otherwise, a refusal that these
-    settings could change does not count as a decision.
+    the settings from the repository's config have already been applied to the ask. Otherwise, a
+    refusal that these settings could change does not count as a decision.
     """
     if ask.intent:
         return None
@@ -317,21 +318,21 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
         because = f"the Application is not running {sub.entry.image.name} (--require-live)"
         return Decision(sub, reported_image, Verdict("refuse", "not-live", because))
     if sub.locked:
-        # In reports, a locked HelmRelease looks like a held image.
+        # Reports show a locked HelmRelease like a held image.
         return Decision(sub, reported_image, Verdict("defer", "held", sub.locked))
 
     refusals: list[Verdict] = []  # one for each candidate
     for image in ask.candidates:
         refusal = objection(image.tag, sub.policy)
-        if refusal is None:  # whether it is written depends on the version in Git
+        if refusal is None:  # whether to write it depends on the version in Git
             return None
         refusals.append(refusal)
 
-    # With a `tagOrder` in the config, one of the refused tags may be admitted after all.
+    # With a `tagOrder` in the config, one of the refused tags may still be admitted.
     config_may_set_tag_order = not config_read and not sub.policy.tag_order
     if config_may_set_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
         return None
-    refusal_of_reported = refusals[0]  # the first candidate's, like `reported_image`
+    refusal_of_reported = refusals[0]  # like `reported_image`, use the first candidate's
     return Decision(sub, reported_image, refusal_of_reported, live_reading(sub))
 
 
@@ -342,10 +343,10 @@ def failed_asks(
     *,
     config_read: bool = True,
 ) -> Outcome:
-    """Return a decision for each ask of a repository that failed with `error`.
+    """Return a decision for each ask in a repository that failed with `error`.
 
-    An ask is one image of one Application, with the builds offered for it. Its decision is the
-    error, unless it can be decided without Git (see `settled_without_git`).
+    An ask is one image of one Application, with the builds offered for it. The decision is the
+    error, unless the ask can be decided without Git (see `settled_without_git`).
     """
     decisions = []
     for ask in asks:
@@ -365,8 +366,10 @@ def decide(
 
 
 def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Return the image in the subscription's target, or an empty reading if the target has none
-    (`current_reading` then looks elsewhere). Raises `TaskError` if the target cannot be read.
+    """Return the image in the subscription's target, or an empty reading if the target contains
+    none (`current_reading` then looks elsewhere).
+
+    Raises `TaskError` if the target cannot be read.
     """
     kind = resolve(sub, snapshot)
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
@@ -412,12 +415,12 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     if early_decision:
         return Move(_with_version_in_git(early_decision, snapshot, terms))
 
-    kind: TargetKind | None = None  # an error is reported with the kind if it is known by then
+    kind: TargetKind | None = None  # an error is reported with the kind if it is already known
     try:
         kind = resolve(sub, snapshot)
         situation = situation_of(snapshot, sub, terms, facts)
         is_hold = ask.intent is not None and ask.intent.verb == "hold"
-        if not is_hold:  # a hold does not write the target
+        if not is_hold:  # a hold does not write to the target
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
         decision = error_decision(sub, ask.offered, error, snapshot.branch)
@@ -432,8 +435,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
 
 
 def _unchanged_outside_git(move: Move) -> Move:
-    """Return the move with the reason why nothing changes even though the target in Git has no
-    version.
+    """Return a move with the reason why nothing changes, although the target in Git has no version.
 
     The reason is that the running image or the Application's own sources already have the offered
     version.
@@ -447,8 +449,8 @@ def _unchanged_outside_git(move: Move) -> Move:
 
 
 def _with_version_in_git(decision: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
-    """Return the decision with the snapshot's branch, and with the current version if it is
-    readable.
+    """Return the decision with the snapshot's branch and, if it can be read,
+    the current version.
     """
     sub = decision.subscription
     decision = replace(decision, branch=snapshot.branch, head=snapshot.branch)
@@ -466,8 +468,8 @@ def current_reading(
     kind: TargetKind,
     in_git: Reading,
 ) -> Reading:
-    """Return the image in the target (`in_git`), else the running image, else the image in the
-    Application's own sources.
+    """Return the image in the target (`in_git`), or else the running image, or else the image in
+    the Application's own sources.
 
     The result's `file` is always the target's.
     """
@@ -488,15 +490,15 @@ def missing_places(
 ) -> tuple[Place, ...]:
     """Return the places (paths in Git) that must be read in addition to the target's.
 
-    For a kustomization, these are its overlays, which may hide the target. With `whole`, they
-    include the kustomization's whole tree even if there are no overlays, because `lint` looks for
-    the image in the manifests. If neither the target nor the Application's status has a version,
-    the Application's own sources are needed, too. These places may refer to other places.
+    For a kustomization, these are the overlays that may hide the target. With `whole`, they include
+    the kustomization's whole tree even without overlays, because `lint` looks for the image in the
+    manifests. The Application's own sources are also needed if neither the target nor the
+    Application's status has a version. The contents of these places may require further places.
     """
     try:
         kind = resolve(sub, snapshot)
         needed: list[Place] = []
-        may_have_overlays = sub.path != sub.source.path  # the source's folder is the outermost one
+        may_have_overlays = sub.path != sub.source.path  # the source's folder is the outermost
         if kind == "kustomization" and (whole or may_have_overlays):
             needed += overlay_places(snapshot.files, sub, kind)
         if not sub.application.live and not reading(snapshot, sub, terms).version:
@@ -508,25 +510,24 @@ def missing_places(
         return ()
 
 
-MOST_TRIED = 5  # builds to verify if the proofs of newer builds are refused
+MOST_TRIED = 5  # maximum number of builds to verify if the proofs of newer builds are refused
 
 
 def choose(situation: Situation, ask: Ask) -> Move:
-    """Return the move for the newest offer that the rules admit, else the first refusal.
+    """Return the move for the newest offer that the rules admit, or else the first refusal.
 
-    An offer is an image with its build. The ask has an offer for each tag of one build, or for each
-    event. Once a hold has ended, the build that it kept back is one more offer.
+    An offer is an image with its build. The ask contains an offer for each tag of one build, or for
+    each event. Once a hold has ended, the build that it deferred is another offer.
     """
     offers = _offers_of(ask, situation.terms)
-    # All tags of a build have the same proof, so if it is refused, there is no need to try the
-    # other tags.
+    # All tags of a build share one proof. If it is refused, there is no need to try the other tags.
     tries = MOST_TRIED if ask.events else 0
     best = _best(offers, situation, tries=tries)
     deferred = situation.memory.deferred
     if deferred is None or situation.hold:
         return best
     if best.decision.verdict == "error":
-        return best  # the build stays deferred until a retry
+        return best  # the build remains deferred until a retry
 
     # The deferred build competes with the offers, unless it cannot be judged now, for example
     # because the registry is down. That error must not replace the decision about the offers.
@@ -534,14 +535,13 @@ def choose(situation: Situation, ask: Ask) -> Move:
     decision_on_deferred = weigh(situation, offer_of_deferred).decision
     if decision_on_deferred.verdict == "error":
         return _move_keeping_deferred(best, deferred, decision_on_deferred.because)
-    # Choose again from all of them, because any of them may also be the alternative to the best
-    # one.
+    # Choose again from all offers, because any of them may also be the best move's alternative.
     return _best([*offers, offer_of_deferred], situation, tries=MOST_TRIED)
 
 
 def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
-    """Return an offer (an image with its build) for each of the ask's events. Without events,
-    return one for each of its candidates.
+    """Return an offer (an image with its build) for each of the ask's events. If the ask has no
+    events, return one for each of its candidates.
     """
     if ask.events:
         return [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
@@ -551,10 +551,10 @@ def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
 
 
 def _move_keeping_deferred(move: Move, deferred: Written, error: str) -> Move:
-    """Return the move, changed so that the state file still remembers the deferred build.
+    """Return the move, modified so that the state file keeps the deferred build.
 
-    This is the build that a hold kept back. It could not be checked now because of `error`, so the
-    next run has to check it again.
+    That build was deferred by a hold, and could not be checked now because of `error`. So the next
+    run has to check it again.
     """
     if not move.updates or move.remember is None or move.remember.memory is None:
         return move
@@ -570,9 +570,10 @@ def _move_keeping_deferred(move: Move, deferred: Written, error: str) -> Move:
 def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best of the moves for these offers.
 
-    A move that keeps the tag in Git may be preferred (see `_move_keeping_tag`). Otherwise, the best
-    move's `otherwise` is the next best move, in case the best move's proof is refused. The next
-    best move also has an `otherwise`, and so on, up to `tries` moves.
+    If one of the moves keeps the tag in Git, it may be preferred (see `_move_keeping_tag`).
+    Otherwise, the best move's `otherwise` is the next best move, which is used if the best move's
+    proof is refused. The next best move may have an `otherwise`, too, and so on, up to `tries`
+    moves.
     """
     moves = [weigh(situation, offer) for offer in offers]
     best = moves[0]
@@ -596,11 +597,11 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
 
 
 def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
-    """Return the best move for these offers, changed so that the state file forgets the deferred
-    build.
+    """Return the best move for these offers, modified so that the deferred build is removed from
+    the state file.
 
-    This move is used if the deferred build's proof is refused. If the state file still remembered
-    that build, it would compete again in the next run.
+    This move is used if the deferred build's proof is refused. If that build remained in the state
+    file, it would compete again in the next run.
     """
     memory = replace(situation.memory, deferred=None)
     move = _best(offers, replace(situation, memory=memory), tries=tries)
@@ -611,8 +612,8 @@ def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tri
 
 
 def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
-    """Return the move that keeps the tag in Git if the best move would only give the same image a
-    different tag. Otherwise, return None.
+    """Return the move that keeps the tag in Git if the best move would merely write a different tag
+    for the same image. Otherwise, return None.
 
     Without this, every time an event with two tags is delivered, Git would switch from one tag to
     the other.
@@ -635,7 +636,7 @@ def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -
     return None
 
 
-# the verdicts' ranks, best first; a refusal has rank 0
+# the ranks of the verdicts, best first; a refusal has rank 0
 RANK = {
     "update": 4,
     "defer": 3,
@@ -647,13 +648,14 @@ RANK = {
 def _is_better(new: Move, old: Move, situation: Situation) -> bool:
     """Return whether a later offer's move (`new`) beats an earlier offer's move (`old`).
 
-    The better verdict wins. If the verdicts are the same, the later offer wins, unless it is older.
+    The better verdict wins. If both are refusals, the earlier move wins. If the verdicts are
+    otherwise the same, the later offer wins, unless it is older.
     """
     new_rank = RANK.get(new.decision.verdict, 0)
     old_rank = RANK.get(old.decision.verdict, 0)
     if new_rank != old_rank:
         return new_rank > old_rank
-    if new_rank == 0:  # both are refusals, and the first one is reported
+    if new_rank == 0:  # both are refusals; report the first one
         return False
 
     policy = situation.subscription.policy
@@ -673,7 +675,7 @@ def _version_written(move: Move) -> Written:
     return Written(candidate.tag, candidate.digest, move.build)
 
 
-Identity = tuple[str, str, str, str, str]  # a subscription's
+Identity = tuple[str, str, str, str, str]  # identifies a subscription
 
 
 def holds_of_others(
@@ -683,7 +685,7 @@ def holds_of_others(
 ) -> Mapping[Identity, Hold]:
     """Return the holds of other Applications that also apply to these subscriptions.
 
-    A hold stops updates of an image. For example, if `argocd/web` is on hold, and `argocd/api`
+    A hold blocks updates to an image. For example, if `argocd/web` is on hold, and `argocd/api`
     writes the same key in the same file, then the hold on `argocd/web` also applies to
     `argocd/api`.
     """
@@ -706,11 +708,11 @@ def _holds_in_file(
     terms: Terms,
 ) -> dict[Identity, Hold]:
     """Return the holds of other Applications that also apply to these subscriptions, which all
-    write the same file.
+    write to the same file.
 
-    A hold applies if the other Application writes one of the same keys.
+    A hold applies if the other Application writes to one of the same keys.
     """
-    # First find the subscriptions that are on hold themselves, and what they write.
+    # First find the subscriptions that are on hold themselves, and the places to which they write.
     held_places: list[_HeldPlaces] = []
     for sub in subs.values():
         own_hold = _active_hold(snapshot, sub, terms)
@@ -720,7 +722,7 @@ def _holds_in_file(
     if not held_places:
         return {}
 
-    # Then find the subscriptions of other Applications that write the same keys.
+    # Then find the subscriptions of other Applications that write to the same keys.
     holds: dict[Identity, Hold] = {}
     for identity, sub in subs.items():
         own_places = edited_places(snapshot, sub, terms)
@@ -731,7 +733,7 @@ def _holds_in_file(
 
 
 class _HeldPlaces(NamedTuple):
-    """A held Application, and the files and keys that its updates would write."""
+    """An Application on hold, and the files and keys that its updates would write to."""
 
     application: str
     hold: Hold
@@ -743,9 +745,10 @@ def _hold_of_others(
     own_places: set[tuple[str, str]],
     held_places: Iterable[_HeldPlaces],
 ) -> Hold | None:
-    """Return the strictest hold of another Application that writes one of `own_places`, or None.
+    """Return the strictest hold of another Application that writes to one of `own_places`, or None
+    if there is none.
 
-    `own_places` are the (file, key) pairs that `application` writes.
+    `own_places` are the (file, key) pairs that `application` writes to.
     """
     strictest: Hold | None = None
     for held in held_places:
@@ -757,7 +760,9 @@ def _hold_of_others(
 
 
 def _active_hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
-    """Return the active hold on the image, or None if there is none or the state is unreadable."""
+    """Return the active hold on the image. Return None if there is none, or if the state is
+    unreadable.
+    """
     try:
         state = state_of(snapshot, sub)
     except TaskError:  # reported when the decision is made
@@ -766,7 +771,7 @@ def _active_hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | 
 
 
 def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
-    """Return the files that an update would change, with or without a digest."""
+    """Return the files that an update would change, whether or not it writes a digest."""
     without_digest = edited_places(snapshot, sub, terms)
     with_digest = edited_places(snapshot, sub, terms, digest=f"sha256:{'0' * 64}")
     paths = {path for path, _key in without_digest | with_digest}
@@ -779,8 +784,8 @@ def edited_places(
     terms: Terms,
     digest: str = "",
 ) -> set[tuple[str, str]]:
-    """Return the (file, key) pairs that an update writes, such as
-    `("values-prod.yaml", "image.tag")`.
+    """Return the (file, key) pairs that an update writes to, such as `("values-prod.yaml",
+    "image.tag")`.
 
     If `digest` is set, the update also writes a digest. The result is empty if the update cannot be
     written.

@@ -1,10 +1,10 @@
-"""Pure code that finds what overrides a written values file or kustomization.
+"""Pure code that finds out what overrides the values file or kustomization that an update writes.
 
 Helm merges the chart's own values, the values files in order, the Application's values, its
-parameters, and its file parameters. The last one wins. Argo CD applies `kustomize.images` after
+parameters, and its file parameters. The last value wins. Argo CD applies `kustomize.images` after
 the kustomization's own entries.
 
-This matters because Image Updater's default method leaves parameters in the live Application. They
+This matters because Image Updater's default method leaves parameters in the live Application. These
 override the values file, so a commit to that file succeeds, but the old image keeps running.
 """
 
@@ -33,24 +33,24 @@ from task.yaml_documents import plain
 
 _VALUES = "values.yaml"
 _CHART = "Chart.yaml"
-_MOST_FILES = 100  # values files of one source
-_UNKNOWN = re.compile(r"[*?\[]|\$")  # globs and variables, which only Argo CD can expand
+_MOST_FILES = 100  # the values files of one source
+_UNKNOWN = re.compile(r"[*?\[]|\$")  # globs and variables that only Argo CD can expand
 
 
 @dataclass(frozen=True)
 class _Layer:
     """One layer of values or parameters that Helm merges."""
 
-    name: str  # in messages
+    name: str  # how messages refer to the layer
     hint: str
     values: Any = None
     parameters: tuple[Parameter, ...] = ()
-    path: str = ""  # if the layer is a values file, its path
+    path: str = ""  # the path, if the layer is a values file
 
 
 @dataclass(frozen=True)
 class _Merge:
-    """The layers that Helm merges when a source reads the written file.
+    """The layers that Helm merges when a source reads the values file that an update writes.
 
     A source may read the file in several ways, for example as the values of two subcharts.
     """
@@ -58,8 +58,9 @@ class _Merge:
     files: tuple[_Layer, ...]  # the values files, in order
     charts: tuple[_Layer, ...]  # the chart's own values, below everything else
     values: tuple[_Layer, ...]  # the Application's values, above the files
-    parameters: tuple[_Layer, ...]  # above everything else
-    # if the written file belongs to a subchart: the keys under which all these layers configure it
+    parameters: tuple[_Layer, ...]  # the parameters, above everything else
+    # If the written file belongs to a subchart, the keys that configure that subchart in all of
+    # these layers.
     subchart_keys: tuple[str, ...] = ()
 
     def layers_after(self, path: str) -> tuple[_Layer, ...]:
@@ -79,8 +80,8 @@ class _Merge:
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the places (paths in Git) that may override the target. `refuse_hidden` needs them in
-    addition to the target's own places.
+    """Return the places (paths in Git) that may override the target. `refuse_hidden` needs these
+    places in addition to the target's own.
     """
     if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
         return ()
@@ -96,7 +97,7 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
     """Raise `TargetError` if Argo CD never uses the version written to the target, because
-    something overrides it. The error says what overrides it.
+    something else overrides it. The error names what overrides it.
     """
     if sub.method != "git":
         return
@@ -111,7 +112,8 @@ def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Tar
 def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
     """Return whether none of the Application's sources read the written values file.
 
-    If `git-repository` is set, something else may deploy the file.
+    If the annotation `git-repository` is set, the result is false, because something else may
+    deploy the file.
     """
     if kind != "helmvalues" or sub.method != "git":
         return False
@@ -131,7 +133,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
     """Raise `TargetError` if every Helm source that reads the written values file overrides its
     values, or if no source reads the file.
 
-    It is enough if one source uses the values.
+    There is no error if at least one source uses the values.
     """
     if read_by_nobody(files, sub, "helmvalues"):
         if sub.neighbour:  # another Application may read the file, so `file_cautions` only warns
@@ -152,10 +154,10 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
 
 
 def _unread_file_error(sub: Subscription) -> TargetError:
-    """Return the error for a values file that is written, but that no source reads.
+    """Return the error for a written values file that no source reads.
 
-    The hint shows the entry to add to `valueFiles`: a relative path if the file is in the source's
-    own repository, else a path that starts with another source's `$ref`.
+    The hint suggests the entry to add to `valueFiles`: a relative path if the file is in the
+    source's own repository, or else a path that starts with another source's `$ref`.
     """
     has_folder = sub.source.path != "" and not sub.source.chart
     is_in_source = has_folder and in_repository(sub.source, sub)
@@ -181,16 +183,16 @@ def _hidden_by_layer(
     """Return an error if a layer of values hides one of the keys that an update writes, such as
     `image.tag`. Return None if all keys have an effect.
 
-    `beside` are other files that the same update writes. They get the version as well, so they do
-    not hide it.
+    `beside` are the other files that the same update writes. The version is also written to these
+    files, so they do not hide it.
     """
     written_values = _plain_of(files, target.path)
     for key in _keys_of(target, written_values):
         steps = _as_written(written_values, parse_path(key))
         if _is_visible(merge, target.path, steps):
             continue
-        # Find the layer that hides the value, for the message.
-        full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
+        # Find the layer that hides the value, so that the message can name it.
+        full_steps = (*map(Segment, merge.subchart_keys), *steps)  # steps in the parent's values
         layer = _topmost_that_sets(merge.layers_after(target.path), full_steps)
         is_also_written = layer.path != "" and layer.path in beside
         if is_also_written:
@@ -205,8 +207,8 @@ def _hidden_by_layer(
 def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
     """Return the last layer that sets the value at these steps (nested keys).
 
-    If none of them does, the chart itself hides the value, which only `helm template` shows. In
-    that case, return a placeholder for the message.
+    If no layer sets the value, the chart itself hides it, and only `helm template` can show this.
+    In that case, return a placeholder for the message.
     """
     for layer in reversed(layers):
         if _sets(layer, steps):
@@ -214,17 +216,17 @@ def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _L
     return _Layer("another value", "run helm template to see the chart's values")
 
 
-_PROBE = "\0"  # a value that no file has
+_PROBE = "\0"  # a value that appears in no file
 
 
 def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
     """Return whether Helm uses the value at `steps` in the written file, whose path is `path`.
 
-    To find out, merge the layers of values as Helm does, with a probe (a text that no file has) as
-    the written value, and check whether the result contains the probe. `steps` are nested keys,
-    such as `image` and `tag`.
+    To find out, merge the layers of values as Helm does, with a probe (a string that appears in no
+    file) as the written value, and check whether the result contains the probe. `steps` are nested
+    keys, such as `image` and `tag`.
     """
-    full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
+    full_steps = (*map(Segment, merge.subchart_keys), *steps)  # steps in the parent chart's values
     is_values_file = path in {layer.path for layer in merge.files}
     # Parameters override all values.
     for layer in merge.parameters:
@@ -252,32 +254,32 @@ def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
     does.
 
     Only the value at these nested keys is merged. In the file at `path`, this value is replaced
-    with the probe (a text that no file has). If that file belongs to a subchart, it is not one of
-    the merged files, and the result does not contain the probe.
+    with the probe (a string that appears in no file). If that file belongs to a subchart, it is not
+    one of the merged files, and the result does not contain the probe.
     """
 
     def values_of(layer: _Layer) -> Any:
-        """Return the layer's value at the keys, or the probe for the file at `path`."""
+        """Return the layer's value at these keys, or the probe for the file at `path`."""
         return _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
 
     merged: Any = {}
-    for layer in (*merge.files, *merge.values):  # later layers win
+    for layer in (*merge.files, *merge.values):  # the last layer that sets a value wins
         merged = _merged_over(merged, values_of(layer))
-    for chart in merge.charts:  # a chart's values are used only where the others have none
+    for chart in merge.charts:  # a chart's values are used only where nothing else sets a value
         merged = _with_defaults(merged, values_of(chart))
     return merged
 
 
 def _nested_value(values: Any, keys: Iterable[str]) -> Any:
-    """Return the value at these nested keys, or None."""
+    """Return the value at these nested keys, or None if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
 
 
 def _keys_to_first_list(steps: Sequence[Segment]) -> list[str]:
-    """Return the keys on the way to a value, such as `image` and `tag`, but only down to the first
-    list, because Helm never merges lists.
+    """Return the keys that lead to a value, such as `image` and `tag`, up to the first list,
+    because Helm never merges lists.
     """
     keys = []
     for step in steps:
@@ -312,7 +314,7 @@ def _only_at(value: Any, keys: Sequence[str]) -> Any:
 def _merged_over(earlier: Any, later: Any) -> Any:
     """Return earlier values with a later file's values merged over them.
 
-    Mappings are merged key by key. Any other value, even null, replaces the earlier one.
+    Mappings are merged key by key. Any other value, even null, replaces the earlier value.
     """
     if not isinstance(later, dict):
         return earlier
@@ -348,8 +350,8 @@ def _no_effect(
 ) -> TargetError:
     """Return the error for a value at `steps` in the written file that a layer of values hides.
 
-    In the layer, the value is at `full_steps`, which begin with the subchart's keys if there is a
-    subchart.
+    `full_steps` are the steps to the value in the layer. They begin with the subchart's keys if
+    there is a subchart.
     """
     message = f"{layer.name} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
@@ -362,7 +364,7 @@ def _no_effect(
 def _keys_of(target: Target, written_values: Any) -> list[str]:
     """Return the keys that an update writes, such as `image.tag`.
 
-    The key of the image's name is included only if the file already has a name.
+    The key for the image's name is included only if the file already sets a name.
     """
     keys = target.keys
     if keys.spec:
@@ -384,8 +386,8 @@ def _both_name_the_image(
 ) -> bool:
     """Return whether the written file and the layer that hides it both name the target's image.
 
-    If so, it does not matter which of them wins. The name is at `steps` in the written file, and at
-    `full_steps` in the layer.
+    If so, it does not matter which of the two names wins. The name is at `steps` in the written
+    file and at `full_steps` in the layer.
     """
     key_in_layer = path_text(full_steps)
     name_in_file = _text_at(written_values, steps)
@@ -397,7 +399,7 @@ def _both_name_the_image(
 
 
 def _is_name_of_target(name: str, target: Target) -> bool:
-    """Return whether a name is that of the target's image, with or without its registry."""
+    """Return whether a name is the target's image name, with or without its registry."""
     if not name:
         return False
     _, name_without_registry = split_registry(target.image.name)
@@ -408,8 +410,9 @@ def _merges_of_file(files: Files, sub: Subscription, source: Source) -> list[_Me
     """Return the merges (the layers of values that Helm merges) in which this source reads the
     written file.
 
-    There is one merge if the file is one of the source's values files, or one for each subchart of
-    the source whose own values are in the file. Otherwise, the list is empty.
+    If the file is one of the source's values files, there is one merge. If the file contains the
+    own values of subcharts of the source, there is one merge for each subchart. Otherwise, the list
+    is empty.
     """
     helm = _helm_section(files, sub, source)
     paths = [_path_of(sub, source, value_file) for value_file in helm.value_files]
@@ -434,8 +437,8 @@ def _merges_of_file(files: Files, sub: Subscription, source: Source) -> list[_Me
 def _file_layer(files: Files, path: str, where_listed: str) -> _Layer:
     """Return a values file as a layer of values.
 
-    `where_listed` is appended to the file's name in messages. It says which override file lists the
-    values file, and may be "".
+    `where_listed` is appended to the file's name in messages. It states which override file lists
+    the values file, or is "".
     """
     hint = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
     name = f"the values file {path}{where_listed}"
@@ -447,7 +450,7 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     as `("database",)`, or `("a", "b")` for the chart b in the chart a.
 
     The file's chart is in a `charts` folder of the parent, perhaps several levels deep, or is a
-    dependency with a `file://` URL. `source` has the parent chart.
+    dependency with a `file://` URL. `source` is the parent chart's source.
     """
     folder, file_name = posixpath.split(sub.path)
     if file_name != _VALUES:
@@ -472,36 +475,36 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
 def _nested_subcharts(chart: str, folder: str) -> list[str]:
     """Return the names of the subcharts on the way from a chart's folder to this folder.
 
-    For example, `charts/a/charts/b` is the chart b in the chart a. Return an empty list if the
-    folder is not a subchart's.
+    For example, `charts/a/charts/b` contains the chart b, which is a subchart of the chart a.
+    Return an empty list if the folder does not belong to a subchart.
     """
     match = re.fullmatch(re.escape(chart) + r"/?((?:charts/[^/]+/?)+)", folder)
     if match is None:
         return []
     names = match[1].strip("/").split("/")
-    return names[1::2]  # without the folders named `charts`
+    return names[1::2]  # omit the folders named `charts`
 
 
 @dataclass(frozen=True)
 class _Helm:
-    """The parts of a source's Helm section that may hide values,
-    after override files are applied.
+    """The parts of a source's Helm section that may hide values, after override files have been
+    applied.
     """
 
     value_files: tuple[str, ...]
-    files_from: str | None  # the override file that lists them, or None
+    files_from: str | None  # the override file that lists the values files, or None
     values: tuple[_Layer, ...]
     parameters: _Layer
     file_parameters: _Layer
 
 
-# the Helm sections of override files, in order, each with its file's path
+# the Helm sections of override files, in order, each with the path of its file
 _HelmOverrides = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
-    """Return the Helm section of a source as Argo CD uses it, after it has applied the source's
-    override files as merge patches.
+    """Return the Helm section of a source in the form that Argo CD uses, after the source's
+    override files have been applied as merge patches.
 
     A list in a merge patch replaces the earlier list.
     """
@@ -526,8 +529,8 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
 
 
 def _value_layers(source: Source, overrides: _HelmOverrides) -> tuple[_Layer, ...]:
-    """Return the layers of the Application's values: the values in its spec, and those in its
-    override files, which are merged with the spec's values or replace them.
+    """Return the layers of the Application's values: those in its spec, and those in override
+    files, which are merged with the spec's values or replace them.
     """
     field = source.values_field or "values"  # the field that Argo CD uses up to this file
     layers = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
@@ -536,7 +539,7 @@ def _value_layers(source: Source, overrides: _HelmOverrides) -> tuple[_Layer, ..
         values_object = helm.get("valuesObject")
         if isinstance(values_object, dict):
             layer = _Layer(f"helm.valuesObject in {path}", hint, values_object)
-            # A merge patch merges the two objects. Argo CD ignores `values` if there is an object.
+            # A merge patch merges the two objects. If there is an object, Argo CD ignores `values`.
             layers = [*layers, layer] if field == "valuesObject" else [layer]
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
@@ -552,7 +555,7 @@ def _parameter_layer(
     """Return the layer of the parameters in one field of the Helm section: "parameters" or
     "fileParameters".
 
-    The parameters come from the last override file that has the field, or else from the
+    The parameters come from the last override file that contains the field, or else from the
     Application's spec.
     """
     for path, helm in reversed(overrides):
@@ -570,15 +573,15 @@ def _spec_layer(
     values: Any = None,
     parameters: tuple[Parameter, ...] = (),
 ) -> _Layer:
-    """Return the layer of one field in the Application's spec, such as "helm.values"."""
+    """Return the layer for one field of the Application's spec, such as "helm.values"."""
     name = f"spec.source.{field} in the Application"
     hint = f"remove it from spec.source.{field}, in Git and in the live Application"
     return _Layer(name=name, hint=hint, values=values, parameters=parameters)
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Return whether a layer sets the value at these steps (nested keys), or replaces a parent of
-    that value.
+    """Return whether a layer sets the value at these steps (nested keys), or replaces one of the
+    value's parents.
     """
     for parameter in layer.parameters:
         if _parameter_covers(parameter, steps, in_list=False):
@@ -588,10 +591,10 @@ def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
 
 def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list: bool) -> bool:
     """Return whether a Helm parameter, such as `image.tag` or `env[0].value`, sets the value at
-    these steps, or a parent of that value.
+    these steps or one of its parents.
 
     A parameter for a list item changes only that item if the list is in a values file (`in_list`),
-    but replaces the whole list if it is in a chart.
+    but replaces the whole list if the list is in a chart.
     """
     parameter_steps = parse_path(parameter.name)
     for parameter_step, step in zip(parameter_steps, steps, strict=False):
@@ -599,15 +602,15 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
             return False
         is_list_item = parameter_step.brackets != ""
         if is_list_item and not in_list:
-            return True  # the parameter replaces the list
+            return True  # this parameter replaces the list
         if parameter_step.brackets != step.brackets:
-            return not is_list_item  # the parameter sets the whole list or a different item
-    return len(parameter_steps) <= len(steps)  # otherwise, it sets a part of the value
+            return not is_list_item  # this parameter sets the whole list or a different item
+    return len(parameter_steps) <= len(steps)  # otherwise, the parameter sets a part of the value
 
 
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
-    """Return whether values (as parsed from YAML) set the value at these steps, or replace a parent
-    of that value.
+    """Return whether values (as parsed from YAML) set the value at these steps, or replace one of
+    its parents.
     """
     for step in steps:
         if not isinstance(value, dict):
@@ -624,8 +627,8 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
 def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a mapping with its YAML merge key (`<<`) expanded.
 
-    The mapping's own keys win over merged ones, and if several mappings are merged, the first one
-    wins.
+    The mapping's own keys win over merged ones, and if several mappings are merged, the first
+    mapping wins.
     """
     merge_value = value.get("<<")
     if merge_value is None:
@@ -639,10 +642,10 @@ def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Return the steps to a value, as the keys are written in these values.
+    """Return the steps to a value, with the keys as they are spelled in these values.
 
-    For example, the steps `image` and `tag` become one step if the values have `"image.tag": v1`, a
-    single key with a dot.
+    For example, the steps `image` and `tag` become a single step if the values contain
+    `"image.tag": v1`, where the dot is part of the key.
     """
     if not steps or not isinstance(values, dict):
         return tuple(steps)
@@ -658,8 +661,8 @@ def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
-    """Return the string at this path (a sequence of keys and list indices), or "" if there is
-    none.
+    """Return the string at this path (a sequence of keys and list indices), or "" if there is no
+    string.
     """
     for step in steps:
         if not isinstance(value, dict):
@@ -675,7 +678,7 @@ def _text_at(value: Any, steps: Sequence[Segment]) -> str:
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
     """Raise `TargetError` if one of the Application's file parameters sets a value that the update
-    writes. Helm reads file parameters last, so they win.
+    writes. Helm applies file parameters last, so they win.
     """
     file_parameters = _helm_section(files, sub, sub.source).file_parameters
     keys = target.keys
@@ -692,13 +695,13 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     """Raise `TargetError` if the image that an update writes to a kustomization has no effect.
 
     Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
-    same names. Overlays and components may have entries of their own for the resulting name.
+    same names. Overlays and components may contain further entries for the resulting name.
     """
     source = sub.source
     if not in_repository(source, sub):
         return
     source_images = _source_images(files, sub)  # the Application's `kustomize.images`
-    entries = every_entry(files, target, sub.path)  # in the written kustomization
+    entries = every_entry(files, target, sub.path)  # of the written kustomization
     names = [entry.name for entry in entries if is_for_image(entry, target)]
     if not names:  # the update will add an entry
         names = [target.keys.kustomize_name or target.image.name]
@@ -719,7 +722,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
             error = _hidden_by_source_images(name, updated_entries, source_images, sub)
         else:
             error = _hidden_by_folders(name, updated_entries, later_entries, source_images, sub)
-        if error is None:  # it is enough if one entry has an effect
+        if error is None:  # one effective entry is enough
             return
         errors.append(error)
     raise errors[0]
@@ -734,7 +737,7 @@ def _hidden_by_source_images(
     """Return an error if the Application's `kustomize.images` hides the entry with this name in the
     kustomization. Otherwise, return None.
 
-    In `updated_entries`, the entry's tag is the probe (a text that no file has).
+    In `updated_entries`, the entry's tag is the probe (a string that appears in no file).
     """
     merged_entries = override_kustomize.edited([*updated_entries, *source_images.replacements])
     has_effect = made_of(Replacement(name, "", "", ""), [merged_entries]).tag == _PROBE
@@ -750,11 +753,12 @@ def _hidden_by_folders(
     source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return an error about the last overlay or component that overrides the entry's image, or None
-    if nothing overrides it.
+    """Return an error about the last overlay or component that overrides the entry's image. Return
+    None if nothing overrides it.
 
     `later_entries` are the folders that Kustomize applies later, with their entries. The written
-    tag is the probe (a text that no file has), so a different tag means that it is overridden.
+    tag is the probe (a string that appears in no file), so any other tag means that the image is
+    overridden.
     """
     error = None
     image = made_of(Replacement(name, "", _PROBE, ""), [updated_entries])
@@ -763,15 +767,15 @@ def _hidden_by_folders(
         applied_entries = list(entries)
         if is_source_folder and source_images.replacements:
             applied_entries = override_kustomize.edited([*entries, *source_images.replacements])
-        elif folder in sub.beside:  # the same update also writes it
+        elif folder in sub.beside:  # the same update also writes to this folder
             applied_entries = _updated_entries(entries, name, image.name)
 
         image_before = image
         image = made_of(image_before, [applied_entries])
         if image.tag == _PROBE:
             continue
-        # The message names what hides the entry: the Application's images if they are enough to
-        # hide it, else the folder's entries.
+        # The message blames the Application's images if they alone hide the entry, or else the
+        # folder's entries.
         is_hidden_by_application = (
             is_source_folder and made_of(image_before, [source_images.replacements]).tag != _PROBE
         )
@@ -784,9 +788,10 @@ def _hidden_by_folders(
 
 
 def _updated_entries(entries: Sequence[Replacement], *names: str) -> list[Replacement]:
-    """Return the entries after an update: entries with one of these names have the new tag.
+    """Return the entries after an update, which sets the new tag in entries with one of these
+    names.
 
-    The new tag is the probe, which no file has.
+    The new tag is the probe, a string that appears in no file.
     """
     return [
         replace(entry, tag=_PROBE, digest="") if entry.name in names else entry for entry in entries
@@ -794,8 +799,8 @@ def _updated_entries(entries: Sequence[Replacement], *names: str) -> list[Replac
 
 
 def is_for_image(entry: Replacement, target: Target) -> bool:
-    """Return whether an entry in a kustomization's `images` is for the target's image, by its name
-    or its `newName`.
+    """Return whether an entry in a kustomization's `images` is for the target's image, judging by
+    the entry's name or its `newName`.
     """
     annotated_identity = identity_of(target.keys.kustomize_name)
     if annotated_identity and identity_of(entry.name) == annotated_identity:
@@ -804,21 +809,21 @@ def is_for_image(entry: Replacement, target: Target) -> bool:
 
 
 def _image_error(hidden_by: str, hint: str, name: str, sub: Subscription) -> TargetError:
-    """Return the error for an entry with this name that has no effect because of `hidden_by`."""
+    """Return the error for an entry with this name that is overridden by `hidden_by`."""
     message = f"the entry {name} has no effect: {hidden_by} sets the image later"
     return TargetError(message, hint=hint, subject=sub.path or "/")
 
 
 class _SourceImages(NamedTuple):
-    """`kustomize.images` as Argo CD uses it."""
+    """The effective value of `kustomize.images` in Argo CD."""
 
     replacements: Sequence[Replacement]
-    name: str  # the field's name in messages
+    name: str  # how messages refer to the field
     hint: str
 
 
 def _source_images(files: Files, sub: Subscription) -> _SourceImages:
-    """Return the source's `kustomize.images`, from the last override file that has them, else from
+    """Return the source's `kustomize.images` from the last override file that sets it, or else from
     the Application's spec.
     """
     field = "spec.source.kustomize.images"
@@ -837,8 +842,8 @@ def _source_images(files: Files, sub: Subscription) -> _SourceImages:
 def _override_files(sub: Subscription, source: Source) -> list[str]:
     """Return the override files that Argo CD applies to a source, in order.
 
-    The common file comes first, then the files with the Application's name, without and with its
-    namespace.
+    The common file comes first, followed by the files named after the Application, without and then
+    with its namespace.
     """
     app = sub.application
     names = (
@@ -850,12 +855,14 @@ def _override_files(sub: Subscription, source: Source) -> list[str]:
 
 
 def in_repository(source: Source, sub: Subscription) -> bool:
-    """Return whether the source is in the written repository."""
+    """Return whether the source is in the repository that is written to."""
     return not source.chart and normal_url(source.repo) == normal_url(sub.repo)
 
 
 def _is_helm(files: Files, source: Source) -> bool:
-    """Return whether a source is a Helm chart, according to its spec or else its files."""
+    """Return whether a source is a Helm chart, according to its spec, or else according to its
+    files.
+    """
     kind = source.kind or source.section
     if kind:
         return kind == "Helm"
@@ -863,13 +870,13 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Return whether a source might read the written file,
-    as far as can be known without Argo CD.
+    """Return whether a source might read the written file, as far as can be determined without Argo
+    CD.
     """
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
-            return True  # the file may belong to a chart that this source depends on
+            return True  # the file may belong to a chart on which this source depends
         for name in source.value_files:
             # The `$` at the start of `$ref/path` is not a variable.
             has_variable_or_glob = _UNKNOWN.search(name.lstrip("$")) is not None
@@ -878,7 +885,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         return False
     if source.ref or not in_repository(source, sub):
         return False
-    # Manifests or a plugin may use any file in the source's folder.
+    # Manifests and plugins may use any file in the source's folder.
     return source.path == "" or sub.path.startswith(f"{source.path}/")
 
 
@@ -886,9 +893,9 @@ def _may_match(sub: Subscription, source: Source, value_file: str) -> bool:
     """Return whether an entry of `valueFiles` with variables or globs, such as `env/*.yaml`, may
     match the written file.
 
-    A variable or glob may stand for any text.
+    Any text may match a variable or a glob.
     """
-    if value_file.startswith("$"):  # $ref/path, or a variable
+    if value_file.startswith("$"):  # `$ref/path`, or a path that starts with a variable
         ref, _, path_in_ref = value_file[1:].partition("/")
         refs = {other_source.ref for other_source in sub.application.sources}
         if ref in refs:
@@ -911,15 +918,16 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
 
 
 def _values_files_of(sub: Subscription, source: Source) -> list[str]:
-    """Return the paths of the source's values files in the written repository."""
+    """Return the paths of those of the source's values files that are in the written repository."""
     paths = [_own_values(sub, source)]
-    last_names = source.value_files[-_MOST_FILES:]  # the last ones win
+    last_names = source.value_files[-_MOST_FILES:]  # the last files win
     paths += [_path_of(sub, source, name) for name in last_names]
     return [path for path in paths if path is not None]
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
-    """Return the path of a values file in the written repository, or None if the file is elsewhere.
+    """Return the path of a values file in the written repository, or None if the file is not in
+    that repository.
 
     `name` is the file's entry in the source's `valueFiles`.
     """
@@ -938,14 +946,14 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
 
 
 def _plain_of(files: Files, path: str) -> Any:
-    """Return the data in a YAML file, or None if the file is missing, empty, or broken."""
+    """Return the data in a YAML file, or None if the file is missing, empty, or invalid."""
     return _values_in(files.get(path, File("")).text)
 
 
-@lru_cache(maxsize=256)  # several images of an Application have the same layers
+@lru_cache(maxsize=256)  # several images of an Application use the same layers
 def _values_in(values: str) -> Any:
-    """Return the data in YAML text, or None if it is empty or broken."""
+    """Return the data in YAML text, or None if the text is empty or invalid."""
     try:
         return plain(values) if values.strip() else None
-    except Malformed:  # Argo CD reports it
+    except Malformed:  # Argo CD reports this
         return None

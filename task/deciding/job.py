@@ -1,4 +1,4 @@
-"""The types used for deciding: a run's job, its asks, and their outcomes."""
+"""Types for deciding: a run's job, its asks, and their outcomes."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ AUTHOR = Person("image-update", "image-update@noreply.invalid")
 
 @dataclass(frozen=True)
 class Promoted:
-    """The source of a promoted version, and the version's history there."""
+    """The source of a promoted version, and the version's history in that source."""
 
-    source: str  # namespace/name of its Application
-    # the newest build ever written there; after a rollback, the file contains a different build
+    source: str  # the source Application, as `namespace/name`
+    # the newest build ever written to the source; after a rollback, the source's file contains a
+    # different build
     newest: Written = Written()
-    pinned: bool = False  # whether the source's file has the digest
-    # Reads from Git when this version was written; "" if unknown. Needed only for a minimum age.
+    pinned: bool = False  # whether the source's file contains the digest
+    # Reads from Git when this version was written to the source; "" if unknown. Needed only for a
+    # minimum age.
     since: Callable[[], str] = field(default=str, compare=False)
-    # Reads from Git whether the source has gone back, which means that its file already had this
-    # version before `newest`. If not, this version is a later build whose number is unknown.
+    # Reads from Git whether the source was rolled back, which means that its file already contained
+    # this version before `newest`. If not, this version is a later build whose number is unknown.
     went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 
@@ -60,30 +62,31 @@ class Terms:
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
-    # the current time, used to tell which holds have ended; passed in because pure code has no
-    # clock
+    # the current time, used to determine which holds have ended; it is passed in because pure code
+    # has no clock
     now: str = "1970-01-01T00:00:00Z"
-    through: Through = "git"  # the API for commits; GitHub's does not keep the executable bit
+    through: Through = "git"  # the API for commits; GitHub's does not preserve the executable bit
     promoted: Promoted | None = None  # for `promote`
-    minimum_age: int = 0  # seconds; a config may require more
+    minimum_age: int = 0  # seconds; the config may require more
     verify: bool = False  # whether the command line requires a proof for every image
 
 
 @dataclass(frozen=True)
 class Intent:
-    """A request from a person or from a run whose rollout failed ("undo"), rather than from an
+    """A request made by a person, or by a run whose rollout failed ("undo"), rather than by an
     event.
     """
 
     verb: str  # "hold", "release", "rollback", "undo"
-    hold: Hold | None = None  # None ends a hold (`release`) or sets none (`rollback --no-hold`)
-    # whether this is about all images of the Application, including future ones, or single images
+    hold: Hold | None = None  # None ends a hold (`release`) or sets no hold (`rollback --no-hold`)
+    # whether the request covers all images of the Application, including future ones, or only
+    # single images
     whole: bool = True
     to: str = ""  # for a rollback: a tag, tag@digest, "previous", or "3-back"
-    discard: bool = False  # for a release: drop the deferred build
-    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry has
+    discard: bool = False  # for a release: discard the deferred build
+    unknown: bool = False  # for a rollback: allow a tag that is neither in Git nor in the registry
     undone: Decision | None = None  # for an undo: the update whose rollout failed
-    failed: Image | None = None  # for a rollback: undo only this version, if Git still has it
+    failed: Image | None = None  # for a rollback: undo only this version, if it is still in Git
 
 
 @dataclass(frozen=True)
@@ -96,20 +99,20 @@ class Wording:
     author: Person  # parts that are not set are empty
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] = ()
-    command: str = "run"  # used in the commit subject if it is "hold", "release", or "rollback"
+    command: str = "run"  # the commit subject uses it if it is "hold", "release", or "rollback"
     sign_off: bool | None = None
     push_options: tuple[str, ...] = ()
-    common: Wishes = Wishes()  # the config's subject, if the Applications in one commit differ
-    # the templates in the config, by path
+    common: Wishes = Wishes()  # the config's subject, used if a commit's Applications differ
+    # the config's templates, keyed by path
     templates: Mapping[str, str] = field(default_factory=dict)
-    config: RepositoryConfig = NO_CONFIG  # the base's
+    config: RepositoryConfig = NO_CONFIG  # the template of the base branch's config
 
 
 @dataclass(frozen=True)
 class Promotion:
     """The command-line settings for `promote`."""
 
-    sources: tuple[str, ...] = ()  # globs for `name` or `namespace/name`, like all patterns here
+    sources: tuple[str, ...] = ()  # globs for `name` or `namespace/name`, like all patterns
     targets: tuple[str, ...] = ()  # may contain a source's {namespace}, {name}, and {project}
     source_selector: str = ""
     target_selector: str = ""
@@ -132,8 +135,8 @@ class PullRequestOptions:
     auto_merge: bool | None = None
     named: tuple[
         str, ...
-    ] = ()  # those on the command line itself, because a platform may set variables for everyone
-    source: str = ""  # the build's source: a commit, or its page
+    ] = ()  # options given on the command line itself; a platform may set variables for everyone
+    source: str = ""  # the source of the build: a commit, or the commit's page
     run: str = ""  # the pipeline's page
 
 
@@ -141,45 +144,45 @@ class PullRequestOptions:
 class PlanComment:
     """The pull request on which a plan is posted as a comment."""
 
-    repository: str  # its URL
+    repository: str  # the pull request's URL
     number: str
-    key: str  # distinguishes this plan's comment from those for other images or clusters
+    key: str  # distinguishes this plan's comment from comments about other images or clusters
 
 
 @dataclass(frozen=True)
 class DeployedSource:
-    """The source of the images. Its forge shows the deployments."""
+    """The source of the images. Deployments are reported to the source's forge."""
 
-    repository: str  # its URL
+    repository: str  # the repository's URL
     commit: str
     ref: str = ""  # the build's branch or tag; "" if unknown
     is_tag: bool = False
-    waits_for_rollouts: bool = False  # whether the run waits to see how the rollouts end
+    waits_for_rollouts: bool = False  # whether the run waits for the rollouts to end
 
 
 @dataclass(frozen=True)
 class LandedApplication:
-    """An Application that was written, or that already had the image."""
+    """An Application that was written to, or that already had the image."""
 
     application: Tracker
     repo: str
-    commit: str  # the commit that Argo CD has to sync; "" for a patched live Application
+    commit: str  # the commit that Argo CD must sync; "" for a patched live Application
     decisions: tuple[Decision, ...]
-    request: str = ""  # the number of the pull request to merge first
+    request: str = ""  # the number of the pull request that must be merged first
 
     @property
     def arrives(self) -> bool:
-        """Whether Argo CD will see this exact commit,
-        because it is on a branch that the Application follows.
+        """Whether Argo CD will see this exact commit, because it is on a branch that the
+        Application follows.
         """
-        # the head branches (which pull requests propose) that have the commit; none if it is on the
-        # base
+        # the head branches (proposed by pull requests) that contain the commit; empty if the commit
+        # is on the base
         head_branches = {
             decision.head
             for decision in self.decisions
             if decision.head not in ("", decision.branch)
         }
-        if not head_branches:  # the commit is on the branch that Argo CD deploys
+        if not head_branches:  # whether the commit is on the branch that Argo CD deploys
             return True
         url = normal_url(self.repo)
         followed_branches = {
@@ -189,7 +192,7 @@ class LandedApplication:
 
     @property
     def written(self) -> bool:
-        """Whether this run wrote an image, rather than finding it already in Git."""
+        """Whether this run wrote an image, as opposed to finding it already in Git."""
         return any(decision.verdict == "update" for decision in self.decisions)
 
 
@@ -197,7 +200,7 @@ class LandedApplication:
 class Failure:
     """An Application that Argo CD began to sync, but whose rollout failed or timed out."""
 
-    landed: tuple[LandedApplication, ...]  # the changes in this Application that the run waited for
+    landed: tuple[LandedApplication, ...]  # this Application's changes that the run waited for
     cause: str
 
 
@@ -206,7 +209,7 @@ class RolloutEnd:
     """The end of an Application's rollout, after this run's commit or a rollback."""
 
     application: str  # namespace/name
-    # late: not healthy when time ran out
+    # late: not yet healthy when time ran out
     state: Literal["healthy", "failed", "late", "unknown"]
     because: str = ""
     hint: str = ""
@@ -218,8 +221,8 @@ class Followed:
 
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
-    ends: tuple[RolloutEnd, ...] = ()  # with --wait; Applications whose end is unknown are left out
-    recoveries: tuple[RolloutEnd, ...] = ()  # for the Applications that were rolled back
+    ends: tuple[RolloutEnd, ...] = ()  # with --wait; Applications with an unknown end are left out
+    recoveries: tuple[RolloutEnd, ...] = ()  # for Applications that were rolled back
 
 
 @dataclass(frozen=True)
@@ -234,9 +237,9 @@ class Job:
     deadline: float = 120.0  # seconds
     atomic: bool = False
     require_update: bool = False
-    require_match: bool = False  # exit 5 if no Application tracks an image
+    require_match: bool = False  # whether to exit with 5 if no Application tracks an image
     only: tuple[str, ...] = ()
-    dry: bool = False  # predict a push instead of pushing
+    dry: bool = False  # whether to predict a push instead of pushing
     intent: Intent | None = None  # for `hold`, `release`, and `rollback`
     aliases: tuple[str, ...] = ()  # image aliases or names for these commands; () means all
     requests: PullRequestOptions = PullRequestOptions()
@@ -244,9 +247,9 @@ class Job:
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
-    events: tuple[Event, ...] = ()  # from registries and pipelines; `images` has their images
-    passed_over: int = 0  # the number of events that are not pushes of tagged images
-    source_repository: str = ""  # the repository of the commits in the image labels of events
+    events: tuple[Event, ...] = ()  # from registries and pipelines; `images` contains their images
+    passed_over: int = 0  # the number of events that are not about a push of a tagged image
+    source_repository: str = ""  # the repository of the commits in the events' image labels
 
 
 @dataclass(frozen=True)
@@ -256,12 +259,12 @@ class Outcome:
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
     landed: tuple[LandedApplication, ...] = ()
-    cautions: tuple[Problem, ...] = ()  # about the files that were read
-    earlier: tuple[Commit, ...] = ()  # earlier runs' commits that already have this run's changes
+    cautions: tuple[Problem, ...] = ()  # warnings about the files that were read
+    earlier: tuple[Commit, ...] = ()  # earlier runs' commits that already made this run's changes
     waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
-        """Return an outcome with everything from this outcome and the other one."""
+        """Return an outcome that combines everything in this outcome and another one."""
         return Outcome(
             decisions=self.decisions + other.decisions,
             commits=self.commits + other.commits,
@@ -277,8 +280,8 @@ def landed_applications(
     repo: str,
     commit: str,
 ) -> tuple[LandedApplication, ...]:
-    """Return the Applications whose image is in this commit,
-    either just written or already there.
+    """Return the Applications that have their image in this commit, either just written or already
+    there.
     """
     in_commit = [decision for decision in decisions if decision.verdict in ("update", "unchanged")]
     return grouped_by_application(in_commit, repo, commit)
@@ -289,9 +292,8 @@ def grouped_by_application(
     repo: str,
     commit: str,
 ) -> tuple[LandedApplication, ...]:
-    """Return the Applications of these decisions, each with its own decisions and the commit.
-
-    `commit` is the commit that Argo CD has to sync in the repository `repo`.
+    """Group these decisions by Application, and return each Application with its decisions and the
+    commit.
     """
     decisions_by_app: dict[str, list[Decision]] = {}
     for decision in decisions:
@@ -306,8 +308,8 @@ def grouped_by_application(
 
 @dataclass(frozen=True)
 class Ask:
-    """A subscription, and the event's images that match its repository:
-    one for each tag that was built.
+    """A subscription, and the event's images that match its repository: one image for each tag that
+    was built.
     """
 
     subscription: Subscription
@@ -315,23 +317,25 @@ class Ask:
     intent: Intent | None = None
     # the Application's subscriptions whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
-    build: Build | None = None  # the candidates' build; None means the one in the run's terms
+    build: Build | None = None  # the candidates' build; None means the build in the run's terms
     events: tuple[Event, ...] = ()  # one build for each candidate, if the images come from events
-    promoted: Promoted | None = None  # the source where `promote` found the candidate
+    promoted: Promoted | None = None  # the source in which `promote` found the candidate
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """The ask's identity, which the repository's config does not change."""
+        """Identifies the ask, regardless of any settings from the repository's config."""
         return self.subscription.identity
 
     def terms(self, terms: Terms) -> Terms:
-        """Return the run's terms, with this ask's own build and source if set."""
+        """Return the run's terms, with this ask's own build and source filled in if they are
+        set.
+        """
         if self.build is None:
             return terms
         return replace(terms, build=self.build, promoted=self.promoted)
 
     def builds_of(self, terms: Terms) -> tuple[Build, ...]:
-        """Return the build of each candidate."""
+        """Return the build for each candidate."""
         if self.events:
             return tuple(event.build for event in self.events)
         same_build = self.terms(terms).build
@@ -365,13 +369,13 @@ class Move:
     remember: Remember | None = None  # None leaves the state file unchanged
     # the image's labels, if the commit message uses them
     labels: Mapping[str, str] = field(default_factory=dict)
-    # whether this update waits on the head branch: the new commit writes it again, but it is not
-    # reported
+    # whether this update is waiting on the head branch: the new commit writes it again, but does
+    # not report it
     kept: bool = False
-    rolled_back: bool = False  # whether a person wants the older version
+    rolled_back: bool = False  # whether the older version is wanted
     hold: Hold | None = None  # the hold that blocks the image
-    released: bool = False  # whether a person ends a hold or drops the deferred build
-    otherwise: Move | None = None  # the move to use if this one's proof is refused
+    released: bool = False  # whether a person ends a hold or discards the deferred build
+    otherwise: Move | None = None  # the move to use if this move's proof is refused
 
     @property
     def subscription(self) -> Subscription:
@@ -390,7 +394,7 @@ class Move:
 
     @property
     def change(self) -> Change:
-        """The change, for templates and messages."""
+        """The change, in the form used by templates and messages."""
         return change_of(self.decision, self.build, self.labels)
 
     def without_effect(self, verdict: Verdict) -> Move:
@@ -398,23 +402,25 @@ class Move:
         return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Return a move whose decision is changed to an error, without any changes to commit."""
+        """Return a move with the decision changed to an error,
+        and without any changes to commit.
+        """
         return Move(failed(self.decision, error))
 
 
 def error_decision(sub: Subscription, image: Image, error: TaskError, branch: str = "") -> Decision:
     """Return an error decision for a subscription that could not be read.
 
-    `branch` is its base branch, if known.
+    `branch` is the subscription's base branch, if known.
     """
-    verdict = Verdict("error", error.rule, "")  # `failed` fills it in
+    verdict = Verdict("error", error.rule, "")  # placeholder that `failed` fills in
     return failed(Decision(sub, image, verdict, branch=branch, head=branch), error)
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
     """Return the decision, changed to an error.
 
-    If the decision does not have a file yet, it gets the file that the error is about.
+    If the decision does not have a file yet, use the file that the error is about.
     """
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:
@@ -433,7 +439,7 @@ def change_of(
     build: Build = Build(),
     labels: Mapping[str, str] | None = None,
 ) -> Change:
-    """Return an update's change for templates and messages, with its build and labels."""
+    """Return an update's change for templates and messages, including its build and labels."""
     return Change(
         image=decision.subscription.entry.image,
         alias=decision.subscription.entry.alias,

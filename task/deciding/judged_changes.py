@@ -1,11 +1,11 @@
-"""Pure code for `check`, which finds the tracked entries that a change touches and judges each of
-them as a run would.
+"""Pure code for `check`, which finds the tracked entries that a change affects and judges each
+entry as a run would.
 
-The base's memory, holds, and config apply, but the annotations are the change's. `check` uses the
-rules of `weigh`, with some differences. A person may do more than a run: an older version, or a
-version whose order is unknown, only causes a warning, unless the config refuses it. A rollback that
-the state file describes is allowed. A hold that the change ends does not apply, and is reported. If
-a server does not respond, the decision is an error. A missing digest is never looked up.
+The base's memory, holds, and config apply, but the change's annotations. `check` uses the rules of
+`weigh`, with some differences. People may do more than a run: an older version, or a version whose
+order is unknown, only causes a warning, unless the config refuses it. A rollback that the state
+file describes is allowed. A hold that the change ends does not apply, and is reported. If a server
+does not respond, the decision is an error. A missing digest is never looked up.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ from task.policy.judge import objection
 from task.policy.strategies import needs
 from task.repository_config.config import RepositoryConfig, last_to_end, refuse_stricter
 
-OF_ORDER = ("not-newer", "superseded")  # people may break these, unless the config refuses it
+OF_ORDER = ("not-newer", "superseded")  # people may break these rules, unless the config refuses it
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One tracked entry in the base and in the change. It may be missing in one of them."""
+    """A tracked entry in the base and in the change. One of the two may be missing."""
 
     before: Subscription | None
     after: Subscription | None
 
     @property
     def effective(self) -> Subscription:
-        """The subscription whose annotations apply: the change's, if it still has one."""
+        """The subscription whose annotations apply: the change's, or else the base's."""
         sub = self.after or self.before
         if sub is None:
             raise ValueError("a pair without subscriptions")
@@ -92,7 +92,7 @@ class Sides:
 
     base: Snapshot
     merged: Snapshot
-    paths: frozenset[str]  # the paths that the merge changes
+    paths: frozenset[str]  # the paths that merging the change would modify
 
 
 @dataclass(frozen=True)
@@ -101,25 +101,25 @@ class Touched:
 
     pair: Pair
     kind: TargetKind
-    in_git: Reading  # the target in the base
+    in_git: Reading  # the target's reading in the base
     old: Reading  # from the target in the base, or else from the Application's own sources
     new: Reading
 
 
 @dataclass(frozen=True)
 class NotJudged:
-    """A tracked entry that cannot be judged, and the reason."""
+    """A tracked entry that cannot be judged, with the reason."""
 
     pair: Pair
     error: TaskError
-    broken: bool  # whether the change makes it unreadable, rather than removing it
+    broken: bool  # whether the change makes the entry unreadable, as opposed to removing it
 
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
     """Return pairs of the tracked entries before and after a change.
 
     An entry is one image of one Application. Both entries of a pair have the same Application and
-    alias. If several entries have the same alias, those that are written to the same place are
+    alias. If several entries have the same alias, entries that are written to the same place are
     paired first. If an entry exists on only one side, the other side of its pair is None.
     """
     unpaired_before: dict[tuple[str, str], list[Subscription]] = {}
@@ -132,7 +132,7 @@ def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> lis
         same_alias = unpaired_before.get(_entry_key(sub), [])
         same_place = [entry for entry in same_alias if _place(entry) == _place(sub)]
         if same_place:
-            same_alias.remove(same_place[0])  # also removes it from `unpaired_before`
+            same_alias.remove(same_place[0])  # also removes the entry from `unpaired_before`
             pairs.append(Pair(same_place[0], sub))
         else:
             moved_or_new_entries.append(sub)
@@ -148,7 +148,9 @@ def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> lis
 
 
 def _entry_key(sub: Subscription) -> tuple[str, str]:
-    """Return what identifies an entry on both sides: its Application, and its alias or name."""
+    """Return what identifies an entry on both sides: its Application, and its alias or else its
+    name.
+    """
     return sub.application.key, key_of(sub)
 
 
@@ -158,7 +160,7 @@ def _place(sub: Subscription) -> tuple[str, str]:
 
 
 def _entry_reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Return an entry's version in its target, or else in the Application's own sources. An entry
+    """Return an entry's version in the target, or else in the Application's own sources. An entry
     is one image of one Application.
 
     Raises `TaskError` if a file cannot be read.
@@ -178,18 +180,19 @@ def _with_other_places(
 ) -> Reading:
     """Return the target's reading (`in_target`), with `also` filled in.
 
-    Manifests and Flux resources may have the image in several places, perhaps with different
-    versions. The reading has one of these versions, and `also` gets the others.
+    Manifests and Flux resources may contain the image in several places, perhaps with different
+    versions. The reading contains one of these versions, and the others are added to `also`.
     """
     if kind not in ("manifests", "flux"):
         return in_target
-    # An update writes all of these places, so the edits of a trial write show the current values.
+    # An update writes to all of these places, so the edits of a trial write reveal the current
+    # values.
     trial_image = replace(sub.entry.image, tag=TRIAL_TAG, digest="")
     _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), trial_image)
 
     other_versions: list[str] = []
     for edit in edits:
-        may_be_image = ":" in edit.old or "/" in edit.old  # rather than just a tag
+        may_be_image = ":" in edit.old or "/" in edit.old  # as opposed to just a tag
         image = live_image(edit.old) if may_be_image else None
         if image is None or image.version in ("", in_target.version):
             continue
@@ -200,12 +203,12 @@ def _with_other_places(
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return how a change affects an entry: `Touched` if its version or name changes, `NotJudged`
-    if the entry has no usable version after the change, or None if nothing changes.
+    if the entry has no usable version after the change, and None if nothing changes.
 
     An entry is one image of one Application.
     """
     sub = pair.effective
-    sub_before = pair.before or sub  # a new entry may track an image that the base already has
+    sub_before = pair.before or sub  # a new entry may track an image that is already in the base
 
     old_or_error = _reading_or_error(sides.base, sub_before, terms)
     new = _reading_or_error(sides.merged, sub, terms)
@@ -218,7 +221,7 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
         error = TargetError("the change removes its version", subject=new.file or old.file)
         return NotJudged(pair, error, broken=False)
 
-    # A target is hidden if something else overrides its version, such as a Helm parameter.
+    # A target is hidden if something else, such as a Helm parameter, overrides its version.
     hidden_error = _hidden_error(sides.merged, sub)
     becomes_hidden = hidden_error is not None and _hidden_error(sides.base, sub_before) is None
     if not becomes_hidden and not names_another_version(old, new, sub):
@@ -237,36 +240,38 @@ def _unreadable_entry(
     new_error: TaskError,
     sides: Sides,
 ) -> NotJudged | None:
-    """Return an entry that cannot be read after the change as `NotJudged`, or None if the change
+    """Return `NotJudged` for an entry that cannot be read after the change, or None if the change
     is not the cause.
 
-    `old_or_error` is the reading or the error before the change, and `new_error` is the error
-    after it.
+    `old_or_error` is the reading or the error before the change, and `new_error` is the error after
+    the change.
     """
     was_readable = not isinstance(old_or_error, TaskError)
     is_new_entry = pair.before is None
     has_different_error = not is_new_entry and str(old_or_error) != str(new_error)
     if was_readable or has_different_error:
-        # A `SourceError` means that the change removes the target, rather than breaking it.
+        # A `SourceError` means that the change removes the target, as opposed to breaking it.
         return NotJudged(pair, new_error, broken=not isinstance(new_error, SourceError))
-    # The target was already unreadable. The change is still responsible for it if it adds the entry
-    # or touches the target.
+    # The target was already unreadable. The change is still responsible if it adds the entry or
+    # modifies the target.
     if is_new_entry or _is_at_or_below(pair.effective.path, sides.paths):
         return NotJudged(pair, new_error, broken=False)
-    return None  # it was already unreadable for the same reason
+    return None  # the entry was already unreadable for the same reason
 
 
 def _is_at_or_below(path: str, changed_paths: Collection[str]) -> bool:
-    """Return whether a changed path is this path, or a submodule or link that contains it."""
+    """Return whether one of the changed paths is this path, or a submodule or link that contains
+    it.
+    """
     return any(f"{path}/".startswith(f"{changed}/") for changed in changed_paths)
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
-    """Return the version that a change writes to the old place of an entry whose target it moves.
-    Return None if it writes no version there, or the same version as at the new place.
+    """Return the version that a change writes to the old place of an entry whose target the change
+    moves. Return None if no version is written there, or the same version as at the new place.
 
     This version is judged by the base's annotations. Otherwise, a change could move the target and
-    write anything to the old place, which Argo CD may still apply.
+    write anything to the old place, which Argo CD might still apply.
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
@@ -298,7 +303,7 @@ def _reading_or_nothing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> 
 
 
 def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
-    """Return an error if something overrides the entry's target, else None."""
+    """Return an error if something overrides the entry's target, or else None."""
     try:
         kind = resolve(sub, snapshot)
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
@@ -322,14 +327,14 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
 def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change writes for one entry, as images.
 
-    A target may have the image in several places. A reading has the version at the main place, and
-    its `also` has the versions at the other places. The version at the main place is left out if
-    only other places change.
+    A target may contain the image in several places. A reading contains the version at the main
+    place, and its `also` lists the versions at the other places. The version at the main place is
+    left out if only other places change.
     """
     sub = touched.pair.effective
     old = touched.old
     new = touched.new
-    # `also` may have only tags, so compare the main version with and without its digest.
+    # `also` may list only tags, so compare the main version both with and without its digest.
     versions_in_base = {old.tag, old.version, *old.also}
     other_images: list[Image] = []
     for version in sorted(set(new.also) - versions_in_base):
@@ -345,7 +350,7 @@ def candidates(touched: Touched) -> list[Image]:
 def asks_of(touched: Touched) -> list[Ask]:
     """Return an ask for the entry after the change, and one for the entry before it.
 
-    The caller applies the repository's config to both (see `governed_pair`).
+    The caller applies the repository's config to both asks (see `governed_pair`).
     """
     subs = (touched.pair.after, touched.pair.before)
     images = tuple(candidates(touched))
@@ -353,10 +358,10 @@ def asks_of(touched: Touched) -> list[Ask]:
 
 
 def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
-    """Return the pair with the rules that the repository's config sets. If the rules for the two
-    sides differ, the stricter ones apply.
+    """Return the pair with the rules of the repository's config applied. If the rules for the two
+    sides differ, the stricter rules apply.
 
-    `asks` are the pair's asks (see `asks_of`). The config is already applied to their
+    `asks` are the pair's asks (see `asks_of`). The config has already been applied to their
     subscriptions.
     """
     subs = [ask.subscription for ask in asks]
@@ -366,8 +371,9 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
         return Pair(subs[0], None)
 
     after, before = subs
-    # The base may require a digest because of its config or the old annotations. Only the config
-    # counts here: a change may loosen annotations, and `_loosened_rule_warnings` reports that.
+    # The base may require a digest because of its config or because of the old annotations. Only
+    # the config counts here: a change may loosen annotations, and `_loosened_rule_warnings` reports
+    # this.
     annotation_pins_before = pair.before.policy.pin_digest
     config_pins_before = before.policy.pin_digest and not annotation_pins_before
     strict_policy = replace(
@@ -389,18 +395,18 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
 class Memories:
     """An entry's memory in the base and in the change."""
 
-    state: State  # the base's, without the holds that the change ends
-    before: Memory  # in the base's state file alone
-    after: Memory  # in the change's state file
+    state: State  # the base's state, without the holds that the change ends
+    before: Memory  # from the base's state file alone
+    after: Memory  # from the change's state file
     hold_after: Hold | None  # the change's hold on the image, or on all images
 
 
 def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     """Return what the state files remember about an entry, before and after the change.
 
-    They remember holds (which stop updates), among other things. A hold in the base applies unless
-    this change ends it. A hold that this change adds does not apply yet. Raises `TargetError` if a
-    state file is unreadable.
+    State files record holds (which block updates), among other things. A hold in the base applies
+    unless this change ends it. A hold that this change adds does not apply yet. Raises
+    `TargetError` if a state file is unreadable.
     """
     sub = touched.pair.effective
     sub_before = touched.pair.before or sub
@@ -414,7 +420,7 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
 
     memory = base.with_memory_branch.images.get(old_key, Memory())
     hold_on_all = base.with_memory_branch.hold
-    # If a hold is in the base's file, the change decides whether it stays.
+    # If the base's file contains a hold, the change decides whether the hold remains.
     if memory_before.hold:
         memory_in_change = change.with_memory_branch.images.get(new_key, Memory())
         memory = replace(memory, hold=memory_in_change.hold)
@@ -428,7 +434,7 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
 
 @dataclass(frozen=True)
 class _States:
-    """The state of one write-back file, with and without the additions from the memory branch."""
+    """The state of one write-back file, with and without what the memory branch adds."""
 
     with_memory_branch: State
     in_file: State
@@ -437,7 +443,7 @@ class _States:
 def _states_after(pair: Pair, sides: Sides) -> _States:
     """Return the entry's state (its holds and what is remembered) after the change.
 
-    If the change moves the target, the state file may still be at the old path.
+    If the change moves the target, the state file may still be at its old path.
     """
     snapshot = replace(sides.merged, memory_files=sides.base.memory_files)
     states = _states_in(snapshot, pair.effective)
@@ -447,7 +453,7 @@ def _states_after(pair: Pair, sides: Sides) -> _States:
 
 
 def _states_in(snapshot: Snapshot, sub: Subscription) -> _States:
-    """Return the state of the file that the subscription writes."""
+    """Return the state of the file that the subscription writes to."""
     with_memory_branch = states_of(snapshot, sub)
     in_file = own_states(snapshot.files, state_path(sub))
     key = file_of(snapshot, sub, {**with_memory_branch, **in_file})
@@ -462,7 +468,7 @@ class Judging:
     terms: Terms
     config: RepositoryConfig = RepositoryConfig()
     facts: Facts = field(default_factory=Facts)
-    refused: frozenset[str] = frozenset()  # the ordering rules enforced by the config
+    refused: frozenset[str] = frozenset()  # the ordering rules that the config enforces
 
 
 @dataclass(frozen=True)
@@ -472,8 +478,8 @@ class Version:
     touched: Touched
     image: Image
     memories: Memories
-    promoted: Promoted | None = None  # the source that this version was promoted from
-    denied: TaskError | Verdict | None = None  # why it is not the promotion that it claims to be
+    promoted: Promoted | None = None  # the source from which this version was promoted
+    denied: TaskError | Verdict | None = None  # why this is not the promotion that it claims to be
 
 
 @dataclass(frozen=True)
@@ -486,7 +492,7 @@ class Judgement:
 
 
 def situation_of_change(version: Version, judging: Judging) -> Situation:
-    """Return everything that the decision about a version depends on, in the same form as in a run.
+    """Return everything that the decision about a version depends on, in the form used by runs.
 
     The version is one that a change writes. The current version is the one in the base.
     """
@@ -511,7 +517,7 @@ def situation_of_change(version: Version, judging: Judging) -> Situation:
 def offer_of(version: Version) -> Offer:
     """Return a version as an offer: an image with its build.
 
-    The build is known only if the change also records it in the state file.
+    The build is known only if the change also records the build in the state file.
     """
     image = version.image
     recorded_version = version.memories.after.written
@@ -525,8 +531,8 @@ def offer_of(version: Version) -> Offer:
 def is_rollback(version: Version) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
-    The change itself need not add that description: if someone restored the other version and the
-    rollback is now repeated, the state file already has it.
+    The description may be older than the change: if someone undid a rollback and the change now
+    repeats it, the state file already contains the description.
     """
     rollback = version.memories.after.rollback
     if rollback is None:
@@ -544,7 +550,8 @@ def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
 def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
     """Return the facts to look up about a version, each with the question that asks for it.
 
-    These are the facts that a run would need, and also whether a digest in the change exists.
+    These are the facts that a run would need, and whether the change's digest exists in the
+    registry.
     """
     situation = situation_of_change(version, judging)
     sub = situation.subscription
@@ -567,10 +574,10 @@ def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Qu
 
 
 def judged(version: Version, judging: Judging) -> Judgement:
-    """Return what a run would decide about a version that a change writes, as a `Judgement`.
+    """Return a `Judgement` with what a run would decide about a version that a change writes.
 
-    The checks run one after another, and the first one that does not admit the version decides.
-    Only an admitted version gets warnings.
+    The checks run one after another, and the first check that does not admit the version decides.
+    Only admitted versions receive warnings.
     """
     touched = version.touched
     image = version.image
@@ -589,10 +596,10 @@ def judged(version: Version, judging: Judging) -> Judgement:
     if refusal is not None:
         return Judgement(touched, Move(situation.decision(image, refusal)))
 
-    # Each of these checks runs only if the earlier ones admit the version.
+    # Each of these checks runs only if the previous checks admit the version.
     offer = offer_of(version)
     decision_as_in_run, warnings = _by_rules_and_order(offer, situation, judging)
-    # A run may add or leave out the digest. Here, the image is what the change writes.
+    # A run may add or omit the digest. Here, the image is exactly what the change writes.
     decision = replace(decision_as_in_run, candidate=image)
     if decision.verdict == "update":
         decision = _by_minimum_age(decision, offer, situation)
@@ -610,7 +617,9 @@ def judged(version: Version, judging: Judging) -> Judgement:
 
 
 def _refuse_files(touched: Touched, judging: Judging) -> None:
-    """Raise `NotPermittedError` if the change writes a file that the Application must not write."""
+    """Raise `NotPermittedError` if the change modifies a file that the Application must not write
+    to.
+    """
     sub = touched.pair.effective
     file = touched.new.file
     if file and file in judging.sides.paths:
@@ -619,7 +628,7 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
 
 
 def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
-    """Return the refusal of a value that must not be in Git, or None if it may be.
+    """Return the refusal of a value that must not be in Git, or None if the value is allowed.
 
     A value is refused if it names a different image, if the rules refuse its tag, or if it lacks a
     required digest.
@@ -633,7 +642,7 @@ def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) ->
     refusal = objection(image.tag, sub.policy)
     if refusal:
         return refusal
-    # For the image's other entries in a kustomization, a reading has only the tags, so it is
+    # For an image's further entries in a kustomization, a reading lists only the tags, so it is
     # unknown whether these entries have digests.
     is_of_other_entry = touched.kind == "kustomization" and image.tag in touched.new.also
     if image.digest or is_of_other_entry:
@@ -653,11 +662,11 @@ def _by_rules_and_order(
     situation: Situation,
     judging: Judging,
 ) -> tuple[Decision, tuple[Problem, ...]]:
-    """Return the decision, which is based on the rules and the order of builds, and the warnings.
+    """Return the decision based on the rules and the order of builds, and the warnings.
 
     A run refuses an older version. Here, an older version only causes a warning, unless the config
     refuses it (`judging.refused`). The rules compare tags, and the order compares builds, so either
-    may find that the version is older.
+    comparison may reveal that the version is older.
     """
     answer = situation.facts.answers.get(question_about(situation.subscription, offer.image))
     by_rules, warnings = _by_rules(offer, answer, situation, judging)
@@ -666,7 +675,7 @@ def _by_rules_and_order(
 
     version = Written(offer.image.tag, offer.image.digest, offer.build)
     by_order = by_the_order(by_rules, version, answer, situation, offer.promoted)
-    if by_order.verdict == "refuse" and by_order.rule not in judging.refused:  # an older build
+    if by_order.verdict == "refuse" and by_order.rule not in judging.refused:  # the build is older
         warnings += (_older_version_problem(by_order),)
         return replace(by_rules, unchecked=by_order.unchecked), warnings
     # If the config does not refuse older versions, an unknown order cannot block the change.
@@ -681,15 +690,15 @@ def _by_rules(
     situation: Situation,
     judging: Judging,
 ) -> tuple[Decision, tuple[Problem, ...]]:
-    """Return the decision, which is based on the rules and the registry's response (`answer`), and
-    a warning if the tag is older, but allowed.
+    """Return the decision based on the rules and the registry's response (`answer`), and a warning
+    if the tag is older but allowed.
 
     The verdict is never "unchanged", because the change does write something.
     """
     by_rules = by_the_rules(offer, answer, situation)
     warnings: tuple[Problem, ...] = ()
     has_older_tag = by_rules.rule == "not-newer"
-    if has_older_tag and "not-newer" not in judging.refused:  # apply all other rules
+    if has_older_tag and "not-newer" not in judging.refused:  # still apply all other rules
         warnings = (_older_version_problem(by_rules),)
         terms = replace(situation.terms, allow_downgrade=True)
         by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
@@ -701,13 +710,15 @@ def _by_rules(
 
 
 def _older_version_problem(decision: Decision) -> Problem:
-    """Return the warning about an older version, which a run would refuse, as in `decision`."""
+    """Return the warning about an older version, which a run would refuse for the reason in
+    `decision`.
+    """
     sub = decision.subscription
     hint = (
         f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
         " config"
     )
-    because, _, _ = decision.because.partition("; to write it")  # without the advice for a run
+    because, _, _ = decision.because.partition("; to write it")  # without the advice meant for runs
     message = f"{sub.entry.image.name}: {because}"
     return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
 
@@ -715,7 +726,7 @@ def _older_version_problem(decision: Decision) -> Problem:
 def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation) -> Move:
     """Return the move for a version that is not the promotion that it claims to be.
 
-    `denied` is the reason, or the error that made it impossible to check.
+    `denied` is the reason, or the error that prevented the check.
     """
     decision = situation.decision(image, Verdict("refuse", "source", ""))
     if isinstance(denied, TaskError):
@@ -726,7 +737,7 @@ def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation
 def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     """Return the decision, or a refusal if the version is too young or has no date.
 
-    A promoted version's age is counted from the time when its source got it.
+    A promoted version's age is counted from the time when the version reached its source.
     """
     sub = situation.subscription
     if offer.promoted:
@@ -761,7 +772,7 @@ def _requires_date(version: Version, judging: Judging) -> bool:
 
 
 def _verdict_of_hold(image: Image, hold: Hold, situation: Situation) -> Verdict:
-    """Return the verdict for an image that has to wait for the end of a hold or freeze."""
+    """Return the verdict for an image that has to wait until a hold or freeze ends."""
     if hold.is_freeze:
         next_step = "run the check again after the freeze"
     else:
@@ -770,10 +781,10 @@ def _verdict_of_hold(image: Image, hold: Hold, situation: Situation) -> Verdict:
 
 
 def _judged_rollback(version: Version, situation: Situation, judging: Judging) -> Judgement:
-    """Return the decision about a rollback, which the change's state file describes.
+    """Return the decision about a rollback that the change's state file describes.
 
-    A freeze blocks a rollback, unless the change also sets a hold. A version that does not exist is
-    refused.
+    A freeze blocks a rollback, unless the change also sets a hold. A rollback to a nonexistent
+    version is refused.
     """
     touched = version.touched
     image = version.image
@@ -816,7 +827,7 @@ def _doubt_about_existence(
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
     """Return the refusal of a rollback to a version that is neither in Git's history nor in the
-    registry, or the error that made it impossible to check.
+    registry, or the error that prevented the check.
 
     Return None if the version exists, or if the registry is not queried.
     """
@@ -843,10 +854,10 @@ def _doubt_about_existence(
 
 
 def _loosened_rule_warnings(touched: Touched, image: Image) -> tuple[Problem, ...]:
-    """Return a warning if the change loosens the annotations for the image that it writes.
+    """Return a warning if the change loosens the annotations that apply to the image it writes.
 
-    It loosens them if the annotations in the base refuse the image or have a requirement that the
-    change drops. Otherwise, return no warning.
+    The change loosens them if the annotations in the base refuse the image, or contain a
+    requirement that the change drops. Otherwise, return no warning.
     """
     before = touched.pair.before
     after = touched.pair.after
@@ -869,7 +880,7 @@ def _loosened_rule_warnings(touched: Touched, image: Image) -> tuple[Problem, ..
 
 
 def _dropped_requirements(before: Subscription, after: Subscription) -> list[str]:
-    """Return the requirements in the base that the change drops, as phrases such as "it requires a
+    """Return the base's requirements that the change drops, as phrases such as "it requires a
     digest", where "it" is the base.
     """
     old = before.policy
@@ -886,7 +897,7 @@ def _dropped_requirements(before: Subscription, after: Subscription) -> list[str
     return dropped
 
 
-_MOST_ANNOTATIONS = 5  # how many to name in one warning
+_MOST_ANNOTATIONS = 5  # maximum number of annotations to name in one warning
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
@@ -902,7 +913,7 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     """Return the number of the version's line in its file, or 0 if unknown.
 
-    It is the first line that a trial write of a different version changes.
+    This is the first line that changes in a trial write of a different version.
     """
     sub = touched.pair.effective
     path = touched.new.file

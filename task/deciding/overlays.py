@@ -1,8 +1,8 @@
 """Pure code that follows a kustomization's references within one snapshot.
 
 Kustomize builds the resources, then the components in order, and finally applies the
-kustomization's own `images`. So the outermost list wins if it uses the name that the inner lists
-produce.
+kustomization's own `images`. So the outermost list wins if it refers to the name that the inner
+lists produce.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from task.yaml_documents import loaded_plain, plain
 
 _MOST_FOLDERS = 200
 _MOST_DEPTH = 20
-_MOST_VALUES = 100_000  # in one file
+_MOST_VALUES = 100_000  # limits the values to read in one file
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 
 def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
     """Return the places (paths in Git) of the kustomizations and manifests that the kustomization
-    in the folder `root` includes, as far as these files show.
+    in the folder `root` includes, as far as this can be determined from the given files.
 
-    A kustomization's file may have one of several names, so each of these names is a place.
+    A kustomization file may have one of several names, so each of these names is a place.
     """
     paths: list[str] = []
     for folder in folders_of_tree(files, root):
@@ -37,23 +37,23 @@ def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
         for path in _listed_paths(files, folder, "resources", "bases", "components"):
             if path.endswith(_MANIFESTS):
                 paths.append(path)
-            else:  # a folder with a kustomization
+            else:  # a folder that may contain a kustomization
                 paths += [posixpath.join(path, name) for name in NAMES]
     return tuple(map(Place, dict.fromkeys(paths)))
 
 
 def lists_after(files: Files, root: str, target: str) -> list[str] | None:
-    """Return the folders whose `images` list is applied after that of the folder `target`, in
+    """Return the folders whose `images` lists are applied after that of the folder `target`, in
     Kustomize's order.
 
     Return None if the kustomization in the folder `root` does not include the target, as far as
-    these files show.
+    this can be determined from the given files.
     """
     return _lists_inside(files, root, target, 0)
 
 
 def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
-    """Return the folders in the tree of `folder` whose `images` list is applied after that of the
+    """Return the folders in the tree of `folder` whose `images` lists are applied after that of the
     folder `target`, in order.
 
     Return None if the tree does not include the target, or is too deep. `depth` is the number of
@@ -81,8 +81,8 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
 
 
 def _with_nested(files: Files, components: list[str], depth: int) -> Iterator[str]:
-    """Yield the folders of components and their nested components, in the order in which Kustomize
-    applies them, so nested ones come first.
+    """Yield the folders of components and their nested components in the order in which Kustomize
+    applies them, which means nested components first.
     """
     if depth > _MOST_DEPTH:
         return
@@ -93,7 +93,7 @@ def _with_nested(files: Files, components: list[str], depth: int) -> Iterator[st
 
 
 def folders_of_tree(files: Files, root: str) -> list[str]:
-    """Return the folders of a kustomization and everything that it includes.
+    """Return the folders of a kustomization and of everything that it includes.
 
     The outermost folder comes first, and components come before resources.
     """
@@ -115,7 +115,7 @@ def _listed_paths(files: Files, folder: str, *keys: str) -> list[str]:
     """Return the paths in the repository that the kustomization in a folder lists under these keys,
     such as `resources`.
 
-    URLs and paths outside the repository are left out. The repository's root is "".
+    URLs and paths outside the repository are omitted. The repository's root is "".
     """
     data = _kustomization(files, folder)
     paths = []
@@ -131,7 +131,7 @@ def _listed_paths(files: Files, folder: str, *keys: str) -> list[str]:
 
 
 def _kustomization(files: Files, folder: str) -> Any:
-    """Return the data of the folder's kustomization, or None if it is missing or broken."""
+    """Return the data of the folder's kustomization, or None if there is none or it is invalid."""
     for file_name in NAMES:
         path = posixpath.join(folder, file_name)
         if path in files:
@@ -139,23 +139,23 @@ def _kustomization(files: Files, folder: str) -> Any:
     return None
 
 
-@lru_cache(maxsize=256)  # an Application's images may share a tree
+@lru_cache(maxsize=256)  # several images of an Application may share a tree
 def _kustomization_in(kustomization: str) -> Any:
     try:
         return plain(kustomization)
-    except Malformed:  # Kustomize reports it
+    except Malformed:  # Kustomize reports this
         return None
 
 
 def in_manifests(files: Files, root: str, image: Image) -> Reading:
     """Return an image's version in the manifests that the kustomization in the folder `root`
-    includes, or an empty reading if no manifest has it.
+    includes, or an empty reading if no manifest contains the image.
     """
     _, _, short_name = image.repository.rpartition("/")
     for folder in folders_of_tree(files, root):
         for path in _listed_paths(files, folder, "resources"):
             manifest = files[path].text if path in files else ""
-            if short_name not in manifest:  # faster than parsing the manifest
+            if short_name not in manifest:  # checking this is faster than parsing the manifest
                 continue
             for image_in_manifest in _images_in(manifest):
                 is_same_image = image_in_manifest.identity == image.identity
@@ -172,8 +172,8 @@ def names_in_tree(files: Files, root: str) -> set[str]:
     """Return the names of all images that the kustomization in the folder `root` includes, or an
     empty set if some of them are unknown.
 
-    Names are unknown if a manifest is missing or in another repository, or if something generates
-    manifests.
+    Names are unknown if a manifest is missing or in another repository, or if manifests are
+    generated.
     """
     names: set[str] = set()
     for folder in folders_of_tree(files, root):
@@ -191,7 +191,7 @@ def names_in_tree(files: Files, root: str) -> set[str]:
             if path not in files:
                 return set()
             names |= {image.name for image in _images_in(files[path].text)}
-        # An outer kustomization has to match the name that an inner one sets.
+        # An outer kustomization has to match the name that an inner kustomization sets.
         names |= {text(image, "newName") for image in mappings(data, "images")}
     return names - {""}
 
@@ -200,12 +200,14 @@ _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "trans
 
 
 def _images_in(manifest: str) -> Iterator[Image]:
-    """Yield the image in each `image` field of a manifest. If the YAML is broken, yield nothing."""
+    """Yield the image in each `image` field of a manifest. If the YAML is invalid,
+    yield nothing.
+    """
     try:
         unvisited: list[Any] = list(loaded_plain(manifest))
     except Malformed:
         return
-    for _ in range(_MOST_VALUES):  # aliases may expand to many more values
+    for _ in range(_MOST_VALUES):  # expanded aliases may yield many more values
         if not unvisited:
             return
         value = unvisited.pop()

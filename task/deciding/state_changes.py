@@ -1,4 +1,4 @@
-"""Pure code that describes a change to state files: to holds and to memory."""
+"""Pure code that describes how a change affects state files: their holds and their memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def state_changes(
     paths: Collection[str],
     app_names: Mapping[str, str],
 ) -> tuple[Problem, ...]:
-    """Return a warning for each change to the state files at `paths`.
+    """Return a warning for each change to the state files at `paths` that sets or ends a hold, or
+    that admits or blocks versions.
 
-    A state file has an Application's holds (which stop updates) and what is remembered about its
-    images. `app_names` maps a state file's path to its Application's name. A state file that the
-    change makes unreadable causes an error, because runs could no longer write its images.
+    A state file contains an Application's holds (which block updates) and what is remembered about
+    its images. `app_names` maps each state file's path to the Application's name. A state file that
+    is unreadable after the change causes an error, because runs could no longer write the
+    Application's images.
     """
     problems: list[Problem] = []
     for path in sorted(filter(is_state_path, paths)):
@@ -44,7 +46,9 @@ def state_changes(
 
 
 def _warning(app: str, sentence: str, path: str) -> Problem:
-    """Return a warning about a change to a state file. `sentence` says what the change does."""
+    """Return a warning about a change to a state file.
+    `sentence` describes what the change does.
+    """
     return Problem(
         Trouble.warning("held", f"the change {sentence}", _HINT),
         application=app,
@@ -53,7 +57,7 @@ def _warning(app: str, sentence: str, path: str) -> Problem:
 
 
 def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in a state file, or no states if it is unreadable."""
+    """Return the states in a state file, or {} if the file is unreadable."""
     try:
         return own_states(files, path)
     except TaskError:
@@ -62,7 +66,7 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
 
 def _state_sentences(old: State, new: State, app: str) -> list[str]:
     """Return sentences about the changes to an Application's state for one write-back file, such as
-    "ends the hold …". The subject, "the change", is left out.
+    "ends the hold …". The sentences omit their subject, "the change".
     """
     sentences = _hold_sentences(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
@@ -75,8 +79,8 @@ def _state_sentences(old: State, new: State, app: str) -> list[str]:
 
 
 def _hold_sentences(old: Hold | None, new: Hold | None, what: str) -> list[str]:
-    """Return one sentence about the change to the hold on `what` (an Application or image), or an
-    empty list if nothing has changed. A hold stops updates.
+    """Return one sentence if the hold on `what` (an Application or image) has changed, or else an
+    empty list. A hold blocks updates.
     """
     if old == new:
         return []
@@ -89,7 +93,7 @@ def _hold_sentences(old: Hold | None, new: Hold | None, what: str) -> list[str]:
 
 
 def _short_reason(hold: Hold | None) -> str:
-    """Return the hold's reason as one short line."""
+    """Return the hold's reason, shortened to a single line."""
     if hold is None:
         return ""
     return shortened(" ".join(hold.reason.split()), 100)
@@ -98,7 +102,7 @@ def _short_reason(hold: Hold | None) -> str:
 def _memory_sentences(old: Memory, new: Memory, what: str) -> list[str]:
     """Return sentences about the changes to what is remembered about `what`, an image.
 
-    Each of these changes admits or blocks versions of the image.
+    Only changes that admit or block versions of the image are described.
     """
     sentences = (
         _deferred_sentence(old, new, what),
@@ -111,7 +115,7 @@ def _memory_sentences(old: Memory, new: Memory, what: str) -> list[str]:
 
 
 def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
-    """Return a sentence if the build that waits for the end of a hold has changed."""
+    """Return a sentence if the deferred build, which waits for the end of a hold, has changed."""
     if old.deferred == new.deferred:
         return ""
     if new.deferred:
@@ -121,20 +125,20 @@ def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
 
 
 def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
-    """Return a sentence if the memory contains a new rollback."""
+    """Return a sentence if a new rollback has been added to the memory."""
     if new.rollback is None or old.rollback == new.rollback:
         return ""
     return f"rolls {what} back from {new.rollback.was or 'nothing'} to {new.rollback.version}"
 
 
 def _replaced_sentence(old: Memory, new: Memory, what: str) -> str:
-    """Return a sentence if versions that were rolled back may be written again."""
+    """Return a sentence if rolled-back versions may be written again."""
     allowed = [version for version in old.replaced if version not in new.replaced]
     return f"allows {and_more(allowed)} of {what} to be written again" if allowed else ""
 
 
 def _failed_sentence(old: Memory, new: Memory, what: str) -> str:
-    """Return a sentence if the list of versions that failed has changed."""
+    """Return a sentence if the list of failed versions has changed."""
     added = [version for version in new.failed if version not in old.failed]
     if added:
         return f"remembers that {and_more(added)} of {what} failed"

@@ -1,7 +1,7 @@
-"""Pure code that finds the kind of a subscription's target, and the current image if the target
-does not have one.
+"""Pure code that determines the kind of a subscription's target, and the current image if the
+target does not contain one.
 
-In that case, the running image is used. If the Application has no status, because it comes from
+In that case, the running image is used. If the Application has no status, because it was read from
 files or Git, its own sources are used. Otherwise, the first update could go back to an older
 version than the one in the spec, chart, or kustomization.
 """
@@ -33,7 +33,7 @@ from task.model import (
 )
 from task.urls import normal_url
 
-# the kinds with the same name as their target
+# the kinds that have the same name as their target
 OWN_KINDS: tuple[TargetKind, ...] = (
     "kustomization",
     "helmvalues",
@@ -43,7 +43,7 @@ OWN_KINDS: tuple[TargetKind, ...] = (
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override", "Kustomize": "kustomize-override", "Plugin": "plugin-override",
 }  # fmt: skip
-# The files in a source's path that determine its type. Argo CD looks at the same files
+# The files in a source's path that determine the source's type. Argo CD checks for the same files
 # (util/app/discovery).
 SIGNS: Mapping[str, Kind] = {
     "Chart.yaml": "Helm",
@@ -54,22 +54,22 @@ SIGNS: Mapping[str, Kind] = {
 
 
 def target_places(sub: Subscription) -> tuple[Place, ...]:
-    """Return the places (paths in Git) that must be read before the target can be read or
-    written.
+    """Return the places (paths in Git) that must be read before the target can be read or written
+    to.
     """
     places: list[Place] = []
     if _in_own_path(sub):
         places.append(Place(sub.source.path, "exists"))
 
     depends_on_files = sub.source.kind == "" and sub.target in ("override", "file")
-    if depends_on_files:  # such as a Chart.yaml, which makes the source a Helm source
+    if depends_on_files:  # such as `Chart.yaml`, which makes the source a Helm source
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
-        # These include the places that the other override files need.
+        # These include the places that the other kinds of override files need.
         places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))
         return tuple(places)
 
-    kind = _kind(sub, {})  # no files: this kind does not depend on them
-    if kind is None:  # the source cannot be written
+    kind = _kind(sub, {})  # no files, because this kind does not depend on them
+    if kind is None:  # the source cannot be written to
         return tuple(places)
     places_of_target = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
     return (*places, *dict.fromkeys(places_of_target))
@@ -93,7 +93,7 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
     """Raise `SourceError` unless `path`, the source's path, is a folder in the snapshot.
 
-    A symbolic link or a submodule is not a folder.
+    Symbolic links and submodules do not count as folders.
     """
     folder = ""
     for name in path.split("/"):
@@ -108,7 +108,7 @@ def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
         raise SourceError(message, hint="check spec.source.path and the branch")
 
 
-# the modes in Git of everything that is not a folder
+# Git's modes for everything that is not a folder
 NO_FOLDERS = {
     "120000": "a symbolic link",
     "160000": "a submodule",
@@ -118,8 +118,8 @@ NO_FOLDERS = {
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
-    """Return the target's kind, such as "helmvalues", or None for plain manifests, which do not
-    have an override file.
+    """Return the target's kind, such as "helmvalues", or None for plain manifests, which have no
+    override file.
     """
     for kind in OWN_KINDS:
         if kind == sub.target:
@@ -141,15 +141,16 @@ def _kind_by_signs(folder: str, files: Files) -> Kind:
 
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
-    """Return the target of a subscription: the place where an editor reads and writes its image.
+    """Return a subscription's target, which is the place where an editor reads and writes the
+    image.
 
-    `carry` sets whether to copy the Application's own parameters into the override file.
+    `carry` determines whether to copy the Application's own parameters into the override file.
     """
     # A claim is one entry of the Application's `image-list`.
     own_claim = (sub.entry.alias, sub.entry.image.identity)
     other_claims = [claim for claim in sub.claims if (claim.alias, claim.identity) != own_claim]
-    # `directory.recurse` applies to the source's own folder. In any other folder, subfolders count,
-    # too.
+    # `directory.recurse` applies to the source's own folder. In all other folders, subfolders are
+    # always included.
     recurse = sub.source.recurse or sub.path != sub.source.path
     return Target(
         kind=kind,
@@ -172,7 +173,7 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     """Return the paths of the values files that Helm reads from the written repository, in order.
 
     For example, `$config/web/values-prod.yaml` becomes `web/values-prod.yaml` if the source with
-    the ref `config` is the written repository.
+    the ref `config` uses the written repository.
     """
     source = sub.source
     repo_by_ref = {item.ref: item.repo for item in sub.application.sources if item.ref}
@@ -198,7 +199,7 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
     """Return the image in an earlier version of the target's file, or None if that version is
-    broken.
+    invalid.
 
     `text` is the earlier version of the file at `path`.
     """
@@ -218,8 +219,8 @@ def _in_own_path(sub: Subscription) -> bool:
 
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
-    """Return the Application's running images that have the entry's `kustomize.image-name`, else
-    those that have the entry's own name.
+    """Return all of the Application's running images with the entry's `kustomize.image-name` or, if
+    there are none, with the entry's own name.
     """
     live_images = [image for image in map(live_image, sub.application.live) if image is not None]
     kustomize_name = sub.keys.kustomize_name
@@ -232,7 +233,7 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 
 
 def _with_identity(images: Iterable[Image], identity: str) -> tuple[Image, ...]:
-    """Return the images whose repository in normal form is `identity`."""
+    """Return the images whose normalized repository is `identity`."""
     return tuple(image for image in images if image.identity == identity)
 
 
@@ -248,7 +249,7 @@ def live_reading(sub: Subscription) -> Reading:
 
 
 _VALUES = "values.yaml"
-_MOST_FILES = 100  # per Application, starting with those that take precedence
+_MOST_FILES = 100  # per Application, highest precedence first
 
 
 def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
@@ -268,7 +269,7 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     """Return the places of all kustomizations and manifests that the source's kustomization
-    includes, as far as these files show.
+    includes, as far as this can be determined from the given files.
     """
     if kind not in ("kustomize-override", "kustomization") or not in_repository(sub.source, sub):
         return ()
@@ -281,12 +282,12 @@ def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[P
 def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
     """Return the image in the Application's own sources.
 
-    All fields are "" if the image is not in any of the sources.
+    All fields are "" if no source contains the image.
     """
     if sub.application.live:
         return Reading()
     target = target_of(sub, kind)
-    with suppress(TaskError):  # the target's own error is reported where the target is read
+    with suppress(TaskError):  # the target's own error is reported when the target is read
         if kind in ("helm-override", "helmvalues"):
             return _helm_reading(files, sub, target)
         if kind in ("kustomize-override", "kustomization"):
@@ -299,14 +300,14 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 def _kustomize_reading(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return the image that Kustomize renders.
 
-    The image is in the override file, else in the outermost kustomization with an entry for it,
-    else in the manifests.
+    The image is taken from the override file, or else from the outermost kustomization with an
+    entry for it, or else from the manifests.
     """
     in_override = override_kustomize.read_below(files, target)
     if in_override.version or not in_repository(sub.source, sub):
         return in_override
     for folder in folders_of_tree(files, sub.source.path):
-        with suppress(TargetError):  # Kustomize reports a broken file
+        with suppress(TargetError):  # Kustomize reports invalid files
             in_kustomization = kustomization.read(files, replace(target, path=folder))
             if in_kustomization.version:
                 return replace(in_kustomization, file="")
@@ -314,17 +315,17 @@ def _kustomize_reading(files: Files, sub: Subscription, target: Target) -> Readi
 
 
 def _helm_reading(files: Files, sub: Subscription, target: Target) -> Reading:
-    """Return the tag and digest that Helm gets, or an empty reading if the values name a different
+    """Return the tag and digest that Helm uses, or an empty reading if the values name a different
     image.
 
-    The name and the version may come from different layers of values. Each comes from the first
-    layer that has it.
+    The name and the version may come from different layers of values. Each is taken from the first
+    layer that sets it.
     """
-    # one reading for each layer, highest precedence first
+    # one reading per layer, highest precedence first
     layers = [overrides.read_below(files, target), *_readings_of_values(files, sub)]
     names = [reading.name for reading in layers if reading.name]
     image = live_image(names[0]) if names else None
-    # Only the repository is compared, because charts may have a separate value for the registry.
+    # Only the repository is compared, because charts may set the registry in a separate value.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
     for reading in layers:
@@ -334,9 +335,10 @@ def _helm_reading(files: Files, sub: Subscription, target: Target) -> Reading:
 
 
 def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
-    """Yield the image in each layer of values, in order of precedence, highest first.
+    """Yield the image in each layer of values, highest precedence first.
 
-    The layers are the Application's own values, then the values files. Broken layers are skipped.
+    The layers are the Application's own values, followed by the values files. Invalid layers are
+    skipped.
     """
     keys = overrides.names_of(sub.keys)
     paths = _values_files_by_precedence(sub)
@@ -344,7 +346,7 @@ def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
     layers += [(path, files[path]) for path in paths if path in files]
     for path, file in layers:
         target = Target("helmvalues", path, keys, sub.entry.image, sub.source)
-        with suppress(TaskError):  # Helm reports a broken file
+        with suppress(TaskError):  # Helm reports invalid files
             yield helm_values.read({path: file}, target)
 
 
@@ -363,10 +365,10 @@ def _values_files_by_precedence(sub: Subscription) -> list[str]:
 
 def _path_in_written_repository(name: str, sub: Subscription) -> str | None:
     """Return the path of a values file, or None if the file is not in the repository that is
-    written.
+    written to.
 
     `name` is the file's name in the Application: `$ref/path` in the source with that `ref`, a URL,
-    or a path in the source's folder. Raises `TaskError` if it leads out of the repository.
+    or a path in the source's folder. Raises `TaskError` if the path leads out of the repository.
     """
     if name.startswith("$"):
         ref, _, path_in_repo = name[1:].partition("/")

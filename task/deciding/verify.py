@@ -1,5 +1,5 @@
-"""The last checks of images that are about to be written: the required proofs,
-and the labels for the commit message.
+"""The final checks of images that are about to be written: the required proofs, and the labels for
+the commit message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
 T = TypeVar("T")
-# Looks up an image's proof. Returns a refusal if the proof does not meet the requirements, or an
+# Looks up an image's proof. Returns a refusal if the proof does not meet the requirements, and an
 # error if the proof could not be checked.
 Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]]
 
@@ -45,12 +45,13 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     if last_checks.labels:
         checked_moves = _with_labels(checked_moves, last_checks)
 
-    alternatives: dict[int, Move] = {}  # of the refused moves, by index
+    alternatives: dict[int, Move] = {}  # alternatives to the refused moves, keyed by index
     for index, move in enumerate(moves):
         alternative = move.otherwise
         is_refused = checked_moves[index].decision.verdict == "refuse"
         if alternative and is_refused:
-            # The branch to write to was chosen for the move, but not for its alternatives.
+            # The branch to write to was determined for the original move, but not for its
+            # alternatives.
             decision = replace(alternative.decision, head=move.decision.head)
             alternatives[index] = replace(alternative, decision=decision)
     if not alternatives:
@@ -64,7 +65,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _with_refusal(move: Move, refused: Move) -> Move:
-    """Return the move with another move's refusal added to its reason."""
+    """Return the move with the refusal of another move added to the reason."""
     because = f"{move.decision.because}; refused: {refused.decision.because}"
     return replace(move, decision=with_reason(move.decision, because))
 
@@ -74,11 +75,11 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves, checked against the signatures that Argo CD requires. If Argo CD would not
-    sync a move's commit because of its signature, the move becomes an error.
+    """Return the moves after checking them against the signatures that Argo CD requires. If Argo CD
+    would not sync a move's commit because of its signature, the move becomes an error.
 
-    Such a commit at the tip of the branch would block every Application in the project. The commits
-    of pull requests do not matter, because Argo CD does not see them.
+    Such a commit at the tip of the branch would block every Application in the project. Commits in
+    pull requests do not matter, because Argo CD does not see them.
 
     `wanted` returns the keys that an Application's project requires, and `keys` returns the keys
     that our commit is signed with.
@@ -115,12 +116,12 @@ def hindered(
     hindrance: Callable[[Subscription], tuple[str, str]],
 ) -> list[Problem]:
     """Return a warning for each Application that is updated on the base branch, but that Argo CD
-    will not deploy now.
+    will not deploy at present.
 
     `hindrance` returns the warning's message and hint, or an empty message if Argo CD will deploy
     the Application.
     """
-    warnings: dict[str, Problem] = {}  # by Application
+    warnings: dict[str, Problem] = {}  # keyed by Application
     for move in moves:
         is_on_base = move.decision.head == move.decision.branch
         app = move.subscription.application.key
@@ -134,7 +135,7 @@ def hindered(
 
 
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
-    """Return the message and hint about a project that requires signatures by these keys."""
+    """Return the message and hint for a project that requires signatures with these keys."""
     project = sub.application.project or "default"
     message = f"in project {project}, Argo CD only syncs commits signed by {and_more(wanted)}"
     hint = (
@@ -145,7 +146,7 @@ def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
 
 
 def _question_of_move(move: Move) -> Question:
-    """Return a question about the move's image, without facts."""
+    """Return a question about the move's image that does not ask for any facts yet."""
     return question_about(move.subscription, move.decision.candidate)
 
 
@@ -160,10 +161,10 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
 
 
 def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
-    """Return a rollback's move with its image's proof, or with a warning that says why there is no
-    proof. Return any other move unchanged.
+    """Return a rollback's move with the proof of its image, or with a warning that explains why
+    there is no proof. Return any other move unchanged.
 
-    If a rollback lacks a proof that the config demands, that only causes a warning, because an
+    If a proof demanded by the config is missing, a rollback only gets a warning, because an
     emergency cannot wait for a registry.
     """
     writes_rollback = move.rolled_back and move.updates and not move.kept
@@ -185,7 +186,7 @@ def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
 
 def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict | TaskError:
     """Return the proof that the config demands for a rollback's image, or the refusal or error that
-    says why there is none.
+    explains why there is none.
     """
     question = replace(_question_of_move(move), facts=("digest",))
     digest = question.image.digest
@@ -201,15 +202,16 @@ def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict |
 
 
 def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves, with the registry's digest added to each image that needs a proof.
+    """Return the moves, with the registry's digest added to each image that needs a proof but has
+    no digest yet.
 
-    This exact digest is checked and then written. If the digest is unknown, the move becomes a
-    refusal or an error.
+    This exact digest is checked and then written. If the registry has no digest for the image, the
+    move becomes a refusal or an error.
     """
 
     def question_of(move: Move) -> Question | None:
-        """Return the question that asks for a move's digest,
-        or None if the move does not need one.
+        """Return the question that asks for a move's digest, or None if the move does not need a
+        digest.
         """
         has_digest = move.decision.candidate.digest != ""
         if has_digest or not _needs_proof(move, last_checks):
@@ -217,7 +219,7 @@ def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_question_of_move(move), facts=("digest",))
 
     def with_digest(move: Move, answer: Answer) -> Move:
-        """Return the move with the digest in the registry's response."""
+        """Return the move with the digest from the registry's response."""
         if answer.error:
             return Move(registry_error(move.decision, answer.error))
         if not answer.exists or not answer.digest:
@@ -231,19 +233,19 @@ def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves, with the proof of each image that needs one.
+    """Return the moves, with a proof added to each move whose image needs one.
 
     A move without a required proof becomes a refusal, or an error if the proof could not be
     checked.
     """
 
     def question_of(move: Move) -> Question | None:
-        """Return the question that asks for a move's proof,
-        or None if the move does not need one.
+        """Return the question that asks for a move's proof, or None if the move does not need a
+        proof.
         """
         if not _needs_proof(move, last_checks):
             return None
-        # For a rollback, `_with_proof_of_rollback` checks what the config demands.
+        # For rollbacks, `_with_proof_of_rollback` checks what the config demands.
         demands = () if move.rolled_back else move.subscription.demands
         return replace(
             _question_of_move(move),
@@ -252,14 +254,16 @@ def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         )
 
     def with_proof(move: Move, answer: Proof | Verdict | TaskError) -> Move:
-        """Return the move with its proof, or as the refusal or error that says why it has none."""
-        if isinstance(answer, TargetError):  # not the registry's error: a file in Git is not a key
+        """Return the move with its proof, or as the refusal or error that explains the missing
+        proof.
+        """
+        if isinstance(answer, TargetError):  # not a registry error: a file in Git is not a key
             return move.failed(answer)
         if isinstance(answer, TaskError):
             return Move(registry_error(move.decision, answer))
         if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
-            if move.released:  # the hold stays, so that the release can be repeated with a proof
+            if move.released:  # the hold remains, so that the release can be retried with a proof
                 because = f"not released: {because}; --discard ends the hold without writing it"
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
@@ -268,10 +272,10 @@ def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves, with the labels of each image that is written.
+    """Return the moves, with the image labels added to each move that writes an image.
 
-    Labels do not affect decisions, so if the registry does not respond, the labels are empty, and
-    the decision gets a warning.
+    Labels do not affect decisions. So if the registry does not respond, the labels are empty, and
+    the decision receives a warning.
     """
 
     def question_of(move: Move) -> Question | None:
@@ -283,7 +287,7 @@ def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_question_of_move(move), facts=("labels",))
 
     def with_labels(move: Move, answer: Answer) -> Move:
-        """Return the move with the labels in the registry's response."""
+        """Return the move with the labels from the registry's response."""
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
         return replace(
             move,
@@ -302,8 +306,8 @@ def _with_answers(
 ) -> list[Move]:
     """Return the moves, after asking all of their questions in one query.
 
-    `question_of` returns a move's question, or None if the move stays as it is. `with_answer`
-    returns the move that replaces a move once its question is answered.
+    `question_of` returns a move's question, or None if the move needs no answer. `with_answer`
+    takes a move and the answer to its question, and returns the move to use instead.
     """
     questions = [question_of(move) for move in moves]
     distinct_questions = tuple(dict.fromkeys(question for question in questions if question))

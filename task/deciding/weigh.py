@@ -1,5 +1,5 @@
-"""Pure code that decides about one offered image: by the rules first, then by the order of builds,
-and then by the holds.
+"""Pure code that decides about one offered image: first by the rules, then by the order of builds,
+and finally by the holds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from task.policy.strategies import needs, rules_of
 
 @dataclass(frozen=True)
 class Offer:
-    """An offered image, and its build."""
+    """An offered image and its build."""
 
     image: Image
     build: Build
@@ -55,7 +55,9 @@ class Offer:
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
-    """Return a question about a version of the image, with the credentials but without facts."""
+    """Return a question about a version of the image. The question contains the credentials, but
+    does not ask for any facts yet.
+    """
     return Question(
         image=sub.image_at(version),
         facts=(),
@@ -66,8 +68,9 @@ def question_about(sub: Subscription, version: Versioned) -> Question:
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Return whether decisions about this subscription may have to query a registry. `check` is the
-    value of `--registry-check`: "auto", "always", or "never".
+    """Return whether decisions about this subscription may require registry queries.
+
+    `check` is the value of `--registry-check`: "auto", "always", or "never".
     """
     if check == "never":
         return False
@@ -84,7 +87,7 @@ def facts_needed_by_offer(
     check: str,
 ) -> tuple[tuple[Question, Fact], ...]:
     """Return the facts to look up before deciding between an offer (an image with its build) and
-    the current version. Each fact is returned with the question that asks for it.
+    the current version, each with the question that asks for it.
 
     A fact is "digest", "platforms", "exists", or "created".
     """
@@ -110,7 +113,7 @@ def _dates_needed(
     memory: Memory,
     check: str,
 ) -> list[tuple[Question, Fact]]:
-    """Return the creation dates to look up in order to tell whether the offered build or the
+    """Return the creation dates to look up in order to determine whether the offered build or the
     current one is newer.
 
     No dates are needed if the builds can be compared by their numbers or commits.
@@ -124,7 +127,7 @@ def _dates_needed(
     has_number_or_commit = new.sequence is not None or new.commit != ""
     is_first_known_build = old == Build() and has_number_or_commit
     if check != "always" and is_first_known_build:
-        return []  # this build is written; later builds will be compared with its number or commit
+        return []  # this build is written; later builds will be compared by its number or commit
     if _comparable_without_dates(new, old):
         return []
     dates: list[tuple[Question, Fact]] = []
@@ -136,23 +139,23 @@ def _dates_needed(
 
 
 def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
-    """Return whether the current version may be newer than the image, so that the two must be
-    compared.
+    """Return whether the current version may be newer than the image, which means that the two must
+    be compared.
 
     A current version whose tag the rules no longer admit does not count as newer.
     """
-    # The same tag without a digest is not a change.
+    # The same tag without a digest does not count as a change.
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
         return False
-    if not current.tag:  # the current version is only a digest
+    if not current.tag:  # the current version consists of only a digest
         return True
     return objection(current.tag, policy) is None
 
 
 def _comparable_without_dates(new: Build, old: Build) -> bool:
-    """Return whether two builds can be compared by their numbers, or perhaps by their commits in
-    Git's history, which is queried before the registry.
+    """Return whether two builds can be compared by their numbers, or perhaps by their commits.
+    Git's history is queried before the registry.
     """
     new_without_date = replace(new, created="")
     old_without_date = replace(old, created="")
@@ -164,7 +167,8 @@ def _comparable_without_dates(new: Build, old: Build) -> bool:
 def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
     """Return one question per image, which asks for all of its facts.
 
-    Each fact comes with a question without facts (see `question_about`).
+    Each fact in `needed` is paired with a question that does not ask for any facts yet (see
+    `question_about`).
     """
     facts_by_question: dict[Question, dict[Fact, None]] = {}  # a dict drops duplicates
     for question, fact in needed:
@@ -175,8 +179,10 @@ def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
-    """Return the refusal of an image that is not in the registry or lacks a required platform.
-    Return None otherwise, or if there is no response.
+    """Return the refusal of an image that is not in the registry, or that supports none of the
+    required platforms. One of these platforms is enough.
+
+    Return None for any other image, or if there is no response.
     """
     if answer is None or answer.error:
         return None
@@ -192,7 +198,7 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
 
 
 def registry_error(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as an error, with the registry's message."""
+    """Return the decision as an error, with the error message from the registry."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
     trouble = Trouble(rule, error.message, error.hint, exit=error.exit)
     return replace(decision, judged=Verdict.of(trouble))
@@ -202,9 +208,9 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     """Return the memory (what the state file remembers about the image), with the creation date of
     the build in Git filled in.
 
-    `current` is the version in Git, and `answer` is the registry's response about it, which has the
-    date. If the date is already known, or the newest written build is a different one, the memory
-    is returned unchanged.
+    `current` is the version in Git, and `answer` is the registry's response about this version,
+    which contains the date. The memory is returned unchanged if the date is already known, or if
+    the newest written build is a different one.
     """
     if answer is None or not answer.created:
         return memory
@@ -217,7 +223,7 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
     """Return a warning about needed facts that are unknown because the registry did not respond.
-    Return None if it responded, or if the missing facts have no effect.
+    Return None if the registry responded, or if the missing facts have no effect.
     """
     if answer is None or answer.error is None:
         return None
@@ -231,7 +237,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
         "labels": "the commit message lacks the image's labels",
     }
     missing = [fact for fact in dict.fromkeys(needed) if fact in effect_of_missing]
-    if not missing:  # only another Application needs these facts
+    if not missing:  # only another Application needs the facts
         return None
     effects = "; ".join(effect_of_missing[fact] for fact in missing)
 
@@ -247,12 +253,12 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts for `questions_to_ask`, and where to look up more."""
+    """The facts that `questions_to_ask` asks for, and where to look up more."""
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    # (file, limit, marked commits) → the file's versions on the branch, newest first, including the
-    # tip's, each with the newest commit that had it, or with a marked commit
+    # (file, limit, marked commits) → the file's versions on the branch, including the version at
+    # the tip, newest first, each with the newest commit that contains it, or with a marked commit
     earlier: Callable[[str, int, Collection[str]], Iterable[tuple[str, str]]] = (
         lambda _path, _most, _marked: ()
     )
@@ -260,7 +266,8 @@ class Facts:
     synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
     # queries the registry; None if queries are turned off
     exists: Callable[[Question], Answer | None] = lambda _question: None
-    # other Applications' holds on the same key in the same file, by the subscription's identity
+    # other Applications' holds on the same key in the same file, keyed by the subscription's
+    # identity
     elsewhere: Mapping[tuple[str, str, str, str, str], Hold] = field(default_factory=dict)
 
 
@@ -272,7 +279,7 @@ class Situation:
     branch: str  # "" for a live Application
     kind: TargetKind
     current: Reading  # the version in Git, or the running version if Git has none
-    in_git: Reading  # the version in Git; an update on the head branch counts as merged
+    in_git: Reading  # the version in Git; an update on the head branch counts as already merged
     state: State
     memory: Memory  # this image's memory
     terms: Terms
@@ -292,8 +299,8 @@ class Situation:
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that blocks the image now: its own hold, else another Application's hold that
-        applies to it, else a freeze, else None.
+        """The hold that currently blocks the image: its own hold, or else another Application's
+        hold that applies to it, or else a freeze. None if nothing blocks it.
         """
         own_hold = holding(self.state, self.memory, self.terms.now)
         hold_of_others = self.facts.elsewhere.get(self.subscription.identity)
@@ -301,12 +308,12 @@ class Situation:
 
 
 def key_of(sub: Subscription) -> str:
-    """Return the key for an image's memory: its alias, else its name in `image-list`."""
+    """Return the key for an image's memory: its alias, or else its name in `image-list`."""
     return sub.entry.alias or sub.entry.image.name
 
 
 def deferred_offer(sub: Subscription, deferred: Written) -> Offer:
-    """Return a deferred build (one that a hold or a freeze kept back) as an offer again."""
+    """Return a deferred build (one that a hold or a freeze has blocked) as an offer again."""
     image = sub.image_at(replace(deferred, digest=deferred.digest or deferred.image_digest))
     return Offer(image, deferred.build, pinned=bool(deferred.digest))
 
@@ -314,7 +321,7 @@ def deferred_offer(sub: Subscription, deferred: Written) -> Offer:
 def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one offered image: the decision and the change to commit for it.
 
-    The rules decide first, then the order of builds, and then the holds.
+    First the rules decide, then the order of builds, and finally the holds.
     """
     question = question_about(situation.subscription, offer.image)
     answer = situation.facts.answers.get(question)  # the registry's response, if it was queried
@@ -322,13 +329,13 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
     decision = by_the_rules(offer, answer, situation)
     offered_version = _version_of_offer(offer, decision.candidate, answer)
-    # The other checks may only turn an update into a refusal or an error.
+    # The other checks can only turn an update into a refusal or an error.
     if decision.verdict == "update" and promoted:
         decision = by_age_at_source(decision, promoted, situation.terms)
     if decision.verdict == "update":
         decision = by_the_order(decision, offered_version, answer, situation, promoted)
 
-    if promoted and decision.rule in ("not-newer", "superseded"):  # it is older than Git's
+    if promoted and decision.rule in ("not-newer", "superseded"):  # it is older than the one in Git
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
         return Move(with_reason(decision, because))
     if decision.verdict != "update":
@@ -340,7 +347,8 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
 
 def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
-    """Return the offered version as a state file remembers it: its tag, digest, and build.
+    """Return the offered version in the form in which a state file remembers it: its tag, digest,
+    and build.
 
     `image` is the offered image, but without its digest if only the tag is written.
     """
@@ -352,10 +360,10 @@ def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writ
 
 
 def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
-    """Return how an update to the offered version changes the state file, or None if nothing
-    changes.
+    """Return how an update to the offered version changes the state file, or None if the file does
+    not change.
 
-    The file then records the build as written, and its expired holds are removed.
+    The changed file records the build as written, and no longer contains expired holds.
     """
     now = situation.terms.now
     memory = written(situation.memory, offered_version, situation.subscription.policy)
@@ -387,8 +395,8 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
         return decision
 
     if decision.rule == "annotation":
-        return decision  # no response from the registry can fix an annotation
-    lacks_digest = decision.verdict == "error"  # a digest is required, but the event has none
+        return decision  # no response from the registry can fix an invalid annotation
+    lacks_digest = decision.verdict == "error"  # a digest is required, but the event contains none
     error = answer.error if answer else None
     if error:
         needs_response = lacks_digest or terms.check == "always"
@@ -409,11 +417,11 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
 
 
 def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
-    """Return the offered image as it would be written, with or without a digest.
+    """Return the offered image in the form in which it would be written, with or without a digest.
 
-    If the rules need a digest and the offer has none, the digest comes from the registry's response
-    (`answer`). If the rules do not need a digest, the offer's digest is kept only if an update
-    writes it or if there is no tag.
+    If the rules need a digest and the offer lacks one, the digest is taken from the registry's
+    response (`answer`). If the rules do not need a digest, the offer's digest is kept only if an
+    update writes it or if there is no tag.
     """
     image = offer.image
     rules_need_digest = needs(situation.subscription.policy, "digest")
@@ -431,13 +439,13 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 def _writes_digest(offer: Offer, situation: Situation) -> bool:
     """Return whether an update writes the offered digest even though no rule requires a digest.
 
-    It does so if the current version has a digest, if the offer or a proof requires the digest, or
-    if the target has a separate key for the digest.
+    This is the case if the current version has a digest, if the offer or a proof requires the
+    digest, or if the target has a separate key for the digest.
     """
-    if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
+    if situation.current.digest or offer.pinned:  # the target or the source has a digest
         return True
     sub = situation.subscription
-    # A proof is for one digest. The registry's tag may point to a different build.
+    # A proof applies to one digest only. The registry's tag may point to a different build.
     if sub.demands or situation.terms.verify:
         return True
     if not sub.keys.digest:
@@ -450,8 +458,8 @@ def _writes_digest(offer: Offer, situation: Situation) -> bool:
 
 
 def by_age_at_source(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
-    """Return the decision about a promotion, or a refusal if the Application from which the version
-    is promoted has not had it for long enough.
+    """Return the decision about a promotion, or a refusal if the version has not been in the source
+    Application for long enough.
     """
     age = max(decision.subscription.policy.minimum_age, terms.minimum_age)
     if not age:
@@ -466,7 +474,7 @@ def by_age_at_source(decision: Decision, promoted: Promoted, terms: Terms) -> De
 def unless_too_young(decision: Decision, since: str, age: int, now: str) -> Decision:
     """Return the decision, or a refusal if the version is younger than `age` seconds.
 
-    The version's age is counted from `since`. If that time is unknown (""), the version is refused.
+    The age is counted from `since`. If this time is unknown (""), the version is refused.
     """
     allowed_from = young_until(since, age, now) if since else ""
     is_old_enough = since != "" and allowed_from == ""
@@ -482,11 +490,11 @@ def by_the_order(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision:
-    """Return the decision, which is an update, or a refusal if the offered build is older than the
-    one in Git. An older build that finishes later must not win.
+    """Return the decision (an update), or a refusal if the offered build is older than the one in
+    Git. An older build must not win just because it finishes later.
 
     `answer` is the registry's response about the offered version. If needed facts are unknown
-    because the registry did not respond, the update gets a warning (`unchecked`).
+    because the registry did not respond, the update receives a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
@@ -498,8 +506,8 @@ def by_the_order(
     facts_about_offer = [fact for question, fact in needed if question != question_about_git]
 
     answer_about_git = situation.facts.answers.get(question_about_git)
-    # If there are no `facts_about_git`, another Application asked the question, and an error has no
-    # effect here.
+    # If `facts_about_git` is empty, the question was asked for another Application, so an error has
+    # no effect here.
     if facts_about_git and answer_about_git:
         error = answer_about_git.error
         if error and stops_in_any_mode(error):
@@ -507,7 +515,7 @@ def by_the_order(
 
     decision = replace(decision, unchecked=unchecked(answer, facts_about_offer, sub))
     if promoted and situation.terms.allow_downgrade:
-        return decision  # a promotion with --allow-downgrade may be older
+        return decision  # with --allow-downgrade, a promotion may be older
     memory = memory_with_date(situation.memory, in_git, answer_about_git)
     refusal = _refusal_as_older(decision, offered_version, memory, situation, promoted)
     if refusal:
@@ -526,7 +534,7 @@ def _refusal_as_older(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision | None:
-    """Return the refusal of an offered version that is older than the one in Git, or None.
+    """Return the refusal of an offered version that is older than the one in Git, or else None.
 
     A promoted version is also refused if the promotion's source was rolled back to it.
     """
@@ -534,7 +542,7 @@ def _refusal_as_older(
     in_git = situation.in_git
     because = superseded(offered_version, sub.policy, in_git, memory, situation.facts.ancestry)
     if because:
-        if promoted is None:  # for a promotion, `weigh` gives different advice
+        if promoted is None:  # `weigh` gives different advice for promotions
             app = sub.application.key
             version = offered_version.version
             because = f"{because}; to write it anyway: image-update rollback {app} --to {version}"
@@ -552,8 +560,7 @@ def _doubt_with_counters(
 ) -> Trouble:
     """Return the warning that the order of two builds is unknown (`doubt`).
 
-    If the reason is that the builds' numbers come from different counters, the warning's hint says
-    so.
+    If this is because the build numbers come from different counters, the warning's hint says so.
     """
     new = offered_version.build
     old = last_written.build if last_written else Build()
@@ -569,11 +576,11 @@ def _doubt_with_counters(
 def _refusal_after_source_rollback(
     decision: Decision, promoted: Promoted, because: str
 ) -> Decision | None:
-    """Return the refusal of a version that the promotion's source has rolled back to, or the error
-    if that cannot be determined. Return None if the source has not been rolled back.
+    """Return the refusal of a version to which the promotion's source was rolled back, or an error
+    if this cannot be determined. Return None if the source was not rolled back.
 
-    `because` is the reason for the refusal. It comes from `gone_back`, which only says that there
-    may have been a rollback. The source's history in Git shows whether there was one.
+    `because` is the reason for the refusal. It comes from `gone_back`, which only indicates a
+    possible rollback. The source's history in Git shows whether there was one.
     """
     try:
         went_back = promoted.went_back()
@@ -587,11 +594,10 @@ def _refusal_after_source_rollback(
 def _deferred_move(
     decision: Decision, offered_version: Written, hold: Hold, situation: Situation
 ) -> Move:
-    """Return the move for an offered version that a hold or a freeze keeps back. Nothing is
-    written, but the state file remembers the version.
+    """Return the move for an offered version that is blocked by a hold or a freeze. Nothing is
+    written, but the state file remembers the version as the deferred build.
 
-    The version is refused if it is older than the one that is already kept back (the deferred
-    build).
+    The version is refused if it is older than the build that is already deferred.
     """
     sub = situation.subscription
     deferred = situation.memory.deferred
@@ -614,8 +620,8 @@ def _deferred_move(
 
 
 def stops_in_any_mode(error: TaskError) -> bool:
-    """Return whether an error stops an update regardless of `--registry-check`.
+    """Return whether an error blocks an update regardless of `--registry-check`.
 
-    Examples are an unreadable local file and an image that does not match its digest.
+    Examples are an unreadable local file, and an image that does not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

@@ -1,4 +1,5 @@
-"""The editors, one for each kind of write-back target: text in, text out, no side effects.
+"""The editors, one for each kind of write-back target. Editors turn text into text, without side
+effects.
 
 To add a target, add a module with `places`, `read`, and `write`, and a line in `EDITORS`.
 """
@@ -23,14 +24,14 @@ from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 class Editor(Protocol):
     """Reads and writes one kind of target, and must obey two laws.
 
-    Writing twice has the same result as writing once, and `read` returns what `write` wrote.
+    Writing twice has the same result as writing once, and `read` returns what `write` has written.
     """
 
     def places(self, target: Target) -> tuple[Place, ...]:
-        """Return the paths of the files that `read` and `write` need."""
+        """Return the places of the files that `read` and `write` need."""
 
     def read(self, files: Files, target: Target) -> Reading:
-        """Return the target's current image. All parts are "" if the file is absent.
+        """Return the target's current image. All parts are "" if the target's file does not exist.
 
         Raises TargetError if the file cannot be edited safely, and AnnotationError if the keys do
         not specify where the tag goes.
@@ -44,13 +45,14 @@ class Editor(Protocol):
 
 
 class Override(Editor, Protocol):
-    """An editor for override files, which people may edit, too."""
+    """An editor for override files, which may also be edited by people."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return the elements of the Application's spec or `.argocd-source.yaml` that have no
+        """Return the elements of the Application's spec or of `.argocd-source.yaml` that have no
         effect, and that an update of the override file would not restore.
 
-        Either the file has the element with different fields, or the file's list lacks the element.
+        Either the override file contains the element with different fields, or its list lacks the
+        element.
         """
 
 
@@ -81,18 +83,19 @@ def also_at(
     target: Target,
     image: Image,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the path and line of each scalar in the target's files that has a different version of
-    the image, such as `image: acme/api:1.0` after an update to 1.1.
+    """Return the path and line of each scalar in the target's files that contains a different
+    version of the image, such as `image: acme/api:1.0` after an update to 1.1.
 
-    `files` are the files after an update, so the update did not write these scalars. Scalars that
-    another alias of the Application writes are skipped, and so are files that cannot be parsed.
+    `files` are the files after an update, so these are scalars that the update did not write.
+    Scalars that another alias of the Application writes are skipped, and so are files that cannot
+    be parsed.
     """
     short_name = image.repository.rpartition("/")[2]
-    # the short name with a tag or digest that is not the new version
+    # matches the short name followed by a tag or digest that is not the new version
     other_version = re.compile(
         rf"{re.escape(short_name)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w"
     )
-    # Helm values may have the name and the version under separate keys: `repository` and `tag`.
+    # Helm values may store the name and the version under separate keys: `repository` and `tag`.
     may_be_in_parts = kind in ("helmvalues", "helm-override")
     locations = []
     for path in _paths_that_argo_cd_reads(kind, files, target):
@@ -120,24 +123,24 @@ def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) ->
     if kind == "manifests":
         return list(manifests.manifests_in(files, target))
     unused_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
-    # skips lock files, which only have to exist
+    # omit lock files, of which only the existence matters
     places = [place for place in EDITORS[kind].places(target) if place.want == "text"]
     return [
         place.path for place in places if place.path in files and place.path not in unused_spellings
     ]
 
 
-# Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and
-# `image_tag`, or `workerImage` and `workerVersion`. The parts of the keys before these endings must
-# be equal.
+# Charts store an image's name and version under keys such as `repository` and `tag`, `imageName`
+# and `image_tag`, or `workerImage` and `workerVersion`. The parts of the keys before these endings
+# must be equal.
 _NAME = re.compile(r"(.*?)(?:repository|repo|name|image)")
 _VERSION = re.compile(r"(.*?)(?:tag|version)")
 _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each tag that is next to a key with the image's name and differs from the
-    image's tag, such as `tag: "1.0"` next to `repository: acme/api`.
+    """Yield the line of each tag that is next to the image's name but differs from the image's tag,
+    such as `tag: "1.0"` next to `repository: acme/api`.
 
     Tags that another alias writes are skipped.
     """
@@ -152,7 +155,7 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _is_other_tag(text: str, image: Image) -> bool:
-    """Return whether a value is a tag without a digest and differs from the image's tag."""
+    """Return whether a value is a tag without a digest, and differs from the image's tag."""
     tag, digest = split_tag(text)
     if digest or not tag:
         return False
@@ -161,10 +164,10 @@ def _is_other_tag(text: str, image: Image) -> bool:
 
 
 def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
-    """Yield the scalars in a mapping that hold a version of the image: those whose key matches a
-    key with the image's name, such as `workerTag` for `workerImage`.
+    """Yield the scalars in a mapping that contain a version of the image. Each has a key that
+    corresponds to a key with the image's name, as `workerTag` corresponds to `workerImage`.
     """
-    scalars: dict[str, Node] = {}  # by the key in lowercase, without `_` and `-`
+    scalars: dict[str, Node] = {}  # keyed by the key in lowercase, without `_` and `-`
     for key, child in entries(mapping).items():
         if child.kind == "scalar" and not child.null and child.value:
             normalized_key = re.sub("[_-]", "", key.lower())
@@ -180,9 +183,9 @@ def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
 
 
 def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
-    """Return the part of a key before the pattern's ending, with and without "image". For example,
-    `workerimagetag` has the stems "workerimage" and "worker". If the key does not match, return an
-    empty set.
+    """Return the part of a key before the ending that the pattern matches, with and without
+    "image". For example, `workerimagetag` has the stems "workerimage" and "worker". If the pattern
+    does not match the key, return an empty set.
     """
     match = pattern.fullmatch(key)
     return {match[1], match[1].removesuffix("image")} if match else set()
@@ -192,7 +195,7 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
     """Return whether a value is the image's name: the full name, a name next to a registry key, or
     a name without a registry.
 
-    `siblings` are the scalars in the same mapping, by key.
+    `siblings` are the scalars in the same mapping, keyed by their normalized keys.
     """
     registries = [node.value for key, node in siblings.items() if _REGISTRY.fullmatch(key)]
     names_with_registry = [f"{registry}/{name}" for registry in registries]
@@ -208,14 +211,14 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
 
 
 def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each scalar that is a whole reference to a different version of the image,
-    such as `acme/api:1.0`.
+    """Yield the line of each scalar that is a complete reference to a different version of the
+    image, such as `acme/api:1.0`.
 
-    Keys and scalars that another alias writes are skipped.
+    Keys are skipped, and so are scalars that another alias writes.
     """
     # The nodes are in document order, so each line break is counted only once.
     line = 1
-    counted_until = 0  # the position up to which `line` has counted line breaks
+    counted_until = 0  # up to here, line breaks are included in `line`
     for node in walk(*tree.roots):
         if node.kind != "scalar" or not _is_other_reference(node.value, image):
             continue
@@ -228,11 +231,11 @@ def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[i
 
 
 def _is_other_reference(text: str, image: Image) -> bool:
-    """Return whether a value is a whole reference to a different version of this image.
+    """Return whether a value is a complete reference to a different version of this image.
 
     The tags are compared if both references have one. Otherwise, the digests are compared.
     """
-    if image.repository.rpartition("/")[2] not in text:  # much faster than parsing
+    if image.repository.rpartition("/")[2] not in text:  # much faster than parsing the value
         return False
     other = live_image(text)
     if other is None or other.identity != image.identity or not other.version:
@@ -243,21 +246,21 @@ def _is_other_reference(text: str, image: Image) -> bool:
 
 
 def _has_another_owner(tree: Tree, node: Node, target: Target) -> bool:
-    """Return whether an alias of the Application already manages the scalar, or the scalar is an
-    `image-list` annotation.
+    """Return whether an alias of the Application already manages the scalar, or whether the scalar
+    is an `image-list` annotation.
     """
     key = tree.key_of(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    # `target.managed` has what all aliases write: key paths and parameter names.
+    # `target.managed` lists the key paths and parameter names that any alias writes.
     possible_names = {key_path(tree, node)}
-    if key is not None and key.value == "value":  # a parameter's: {name: …, value: …}
+    if key is not None and key.value == "value":  # a parameter: {name: …, value: …}
         parameter_name = value(tree.parent(node), "name")
         if parameter_name is not None:
             possible_names.add(parameter_name.value)
     if not possible_names.isdisjoint(target.managed):
         return True
-    # For these kinds, an alias may have its own name for the image.
+    # For these kinds, an alias may use its own name for the image.
     identity = target.image.identity
     if target.kind == "manifests":
         return not belongs(identity, target, "manifests_name")

@@ -1,5 +1,5 @@
-"""Helpers for all editors: which files they may edit, how images are spelled in them,
-and the result of `write`.
+"""Helpers for all editors: which files may be edited, how images are spelled in the files, and the
+result of `write`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ MODES = {
     "160000": ("a submodule", "set git-repository to the submodule's own repository"),
     "040000": ("a folder", "use a file in it"),
 }
-_FILES = ("100644", "100755")  # Git's modes for a file without and with the executable bit
-_LINKS = ("120000", "160000")  # a symbolic link and a submodule
-# Nobody writes values files this large by hand, and the tree takes many times as much memory as the
-# text.
+_FILES = ("100644", "100755")  # Git's modes for files without and with the executable bit
+_LINKS = ("120000", "160000")  # Git's modes for a symbolic link and a submodule
+# Nobody writes values files this large by hand, and the parsed tree takes many times as much memory
+# as the text.
 _LARGEST = 10 * 1024 * 1024
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the first existing one of the target's own path and its alternative
-    spellings, else its own path.
+    """Return the path to write to: the target's own path or one of its alternative spellings,
+    whichever exists first, or else its own path.
 
-    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and
-    1343).
+    AIU may have written the file under the other spelling, with or without the namespace (AIU
+    issues 963 and 1343).
     """
     for path in (target.path, *target.fallbacks):
         if path in files:
@@ -41,7 +41,7 @@ def chosen(files: Files, target: Target) -> str:
 
 
 def text_of(files: Files, path: str) -> str | None:
-    """Return the text of a file, or None if it is absent.
+    """Return the text of a file, or None if the file does not exist.
 
     Raises TargetError if the file must not be edited, because it is not a regular file, is not
     text, is too large, or is stored in Git LFS.
@@ -69,8 +69,8 @@ def text_of(files: Files, path: str) -> str | None:
 def _refuse_file_as_folder(files: Files, path: str) -> None:
     """Raise TargetError if a parent folder of the path is a file or a link.
 
-    In Git, a link or a file cannot contain other files. Writing a path below it would replace it
-    with a folder.
+    In Git, a link or a file cannot contain other files. Writing to a path below one would replace
+    it with a folder.
     """
     parent = posixpath.dirname(path)
     while parent:
@@ -86,7 +86,7 @@ def _refuse_file_as_folder(files: Files, path: str) -> None:
 
 
 def refuse_executable(files: Files) -> None:
-    """Raise `TargetError` for a file with the executable bit, because a commit through GitHub's API
+    """Raise `TargetError` if a file has the executable bit, because a commit through GitHub's API
     would remove the bit.
     """
     for path, file in files.items():
@@ -100,9 +100,9 @@ def refuse_executable(files: Files) -> None:
 
 
 def tree_of(files: Files, path: str) -> Tree:
-    """Return the parsed file, or an empty tree if the file is absent.
+    """Return the parsed file, or an empty tree if the file does not exist.
 
-    Raises TargetError, with the file's name, if the file cannot be edited or parsed.
+    Raises TargetError, including the file's name, if the file cannot be edited or parsed.
     """
     text = text_of(files, path)
     try:
@@ -112,7 +112,7 @@ def tree_of(files: Files, path: str) -> Tree:
 
 
 def root_of_only_document(tree: Tree) -> Node:
-    """Return the root of the only document.
+    """Return the root of the tree's only document.
 
     Raises TargetError if there are several documents, or if the root is neither a mapping nor null.
     """
@@ -125,9 +125,9 @@ def root_of_only_document(tree: Tree) -> Node:
 
 
 def root_of_first_document(tree: Tree) -> Node:
-    """Return the root of the first document.
+    """Return the root of the tree's first document.
 
-    Raises TargetError if it is neither a mapping nor null.
+    Raises TargetError if the root is neither a mapping nor null.
     """
     root = tree.root
     if root.null or root.kind == "mapping":
@@ -146,20 +146,20 @@ def result_of_write(
     and the edits that changed a value.
 
     Both are empty if the text is unchanged. If only quotes or a comment changed, the first of
-    `edits` is returned to show where.
+    `edits` is returned to show the location.
     """
     old_file = files.get(path, File(""))
     if text == old_file.text:
         return {}, ()
     new_file = File(text, old_file.mode)
     changing_edits = [edit for edit in edits if edit.old != edit.new]
-    first_edit = edits[:1]  # if there is one
+    first_edit = edits[:1]  # empty if there are no edits
     return {path: new_file}, tuple(changing_edits or first_edit)
 
 
 def name_as_spelled(image: Image, target: Target, *texts: str) -> str:
-    """Return the image's name as spelled in the first of these texts that refers to the image, else
-    as in the target's annotation, else as in `image`.
+    """Return the image's name, spelled as in the first of these texts that refers to the image. If
+    none does, use the spelling of the target's annotation, or else that of `image`.
     """
     # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
     # treats as a different image.
@@ -174,7 +174,7 @@ def name_as_spelled(image: Image, target: Target, *texts: str) -> str:
 
 
 def identity_of(name: str) -> str:
-    """Return the normal form of an image's name.
+    """Return an image name in its normal form.
 
     A value that is not an image name is returned unchanged.
     """
@@ -189,7 +189,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
     Several aliases may track the same image, such as an app and its migration. `key` is the
     annotation that gives an alias a name of its own. If several aliases track the image, an alias
     with this annotation gets only the entry with that name. An alias without the annotation gets
-    all entries whose name no other alias has annotated.
+    all entries whose names are not annotated for another alias.
     """
     annotated = identity_of(getattr(target.keys, key))
     if annotated and annotated == name:
@@ -206,14 +206,14 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken_entry(target: Target) -> None:
-    """Raise AnnotationError if the target's entry is taken, which means that another alias of the
-    Application has its name as `kustomize.image-name`.
+    """Raise AnnotationError if the target's entry is already taken, which means that another alias
+    of the Application claims its name with `kustomize.image-name`.
     """
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if not target.others or belongs(name, target, "kustomize_name"):
         return
     owners = [other.alias for other in target.others if identity_of(other.kustomize_name) == name]
-    owner = owners[0]  # there is an owner, or else the entry would belong to the target
+    owner = owners[0]  # there must be an owner, or else the entry would belong to the target
     own_key = f"{target.alias or '<alias>'}.kustomize.image-name"
     raise AnnotationError(
         f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"
@@ -223,10 +223,10 @@ def refuse_taken_entry(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """Return the value for a key that holds the tag: `1.2`, or with a digest `1.2@sha256:…`.
+    """Return the value for the tag's key: `1.2`, or with a digest `1.2@sha256:…`.
 
-    A digest alone becomes `latest@sha256:…`, as in AIU. Charts put a colon before the value, and
-    `name:sha256:…` is not a valid reference.
+    A digest without a tag becomes `latest@sha256:…`, as in AIU. Charts put a colon before the
+    value, and `name:sha256:…` is not a valid reference.
     """
     if not image.digest:
         return image.tag

@@ -1,8 +1,8 @@
-"""Reads and writes the image in a Flux HelmRelease's `spec.values`,
-and scalars with a setter comment.
+"""Reads and writes the image in a Flux HelmRelease's `spec.values`, and in scalars with a setter
+comment.
 
-`keys.tag` (or `keys.name`) is the container's name as in Flux v1: `chart-image` or "" means the
-image at the top level of the values. Any other name is a key path in the values.
+`keys.tag` (or `keys.name`) is the container's name as in Flux v1: `chart-image` or "" stands for
+the image at the top level of the values. Any other name is a key path in the values.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """The place where the tag is written: its own scalar, a whole reference, or a mapping without
-    `tag`.
+    """The place where the tag is written: a scalar of its own, a complete image reference, or a
+    mapping that lacks `tag`.
     """
 
     node: Node
-    # "tag": the node is the tag; "reference": it is `name:tag`; "missing": it is the mapping that
-    # lacks `tag`
+    # "tag": the node is the tag; "reference": the node is `name:tag`; "missing": the node is the
+    # mapping that lacks `tag`
     kind: str
     name: str  # the repository, as spelled in the values
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the file with the HelmRelease."""
+    """Return the place of the file with the HelmRelease."""
     return (Place(target.path),)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image in `spec.values`, else the image in the scalars marked by setter comments.
+    """Return the image in `spec.values`, or else the image in the scalars marked by setter
+    comments.
 
-    The reading is not sound (it must be rewritten) if the value is not a string. Raises TargetError
-    if the file has neither.
+    The reading is not sound (the value must be rewritten) if the value is not a string. Raises
+    TargetError if the file contains neither an image in `spec.values` nor a marked scalar.
     """
     tree = tree_of(files, target.path)
     with about(target.path):
@@ -69,8 +70,8 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new image in `spec.values` and in the scalars marked by setter
-    comments.
+    """Return the file with the new image written to `spec.values` and to the scalars marked by
+    setter comments.
     """
     path = target.path
     old_tree = tree_of(files, path)
@@ -100,7 +101,7 @@ def _with_image_value(
     image_value: ImageValue,
     image: Image,
 ) -> tuple[Tree, Edit]:
-    """Return the tree with the new image at its place in `spec.values`, and the edit."""
+    """Return the tree with the new image written to its place in `spec.values`, and the edit."""
     node = image_value.node
     key = key_path(tree, node)
     if image_value.kind == "missing":
@@ -115,10 +116,10 @@ def _with_image_value(
 
 
 def _image_value(tree: Tree, target: Target) -> ImageValue | None:
-    """Return where `spec.values` holds the tag, or None if the file only has scalars marked by
-    setter comments.
+    """Return where `spec.values` contains the tag, or None if the file contains only scalars marked
+    by setter comments.
 
-    Raises TargetError if the file has neither.
+    Raises TargetError if the file contains neither.
     """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
@@ -128,8 +129,8 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
         values = find(tree, root, parse_path("spec.values"))
         if values is None:
             continue
-        # The mapping with the image is the values mapping itself or the one at the container's path
-        # in it.
+        # The image is specified in the values mapping itself, or in the mapping at the container's
+        # path in it.
         holders = find_all(tree, values, parse_path(name)) if name else (values,)
         for holder in holders:
             image_value = _image_value_in(resolved(holder))
@@ -157,21 +158,21 @@ def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
         return False
     if release and _text_at_path(tree, root, "metadata.name") != release:
         return False
-    # "": Kustomize or kubectl adds the namespace later
+    # "" means that Kustomize or kubectl adds the namespace later
     return _text_at_path(tree, root, "metadata.namespace") in {"", namespace}
 
 
 def _text_at_path(tree: Tree, root: Node, path: str) -> str:
-    """Return the value at a key path, such as `metadata.name`, or "" if the path is missing."""
+    """Return the value at a key path, such as `metadata.name`, or "" if there is no such path."""
     node = find(tree, root, parse_path(path))
     return node.value if node else ""
 
 
 def _image_value_in(holder: Node) -> ImageValue | None:
-    """Return where a container's values hold the tag, or None if they do not specify an image.
+    """Return where a container's values contain the tag, or None if they do not specify an image.
 
-    `holder` is the mapping with the image, or the image itself. The image may have any form that
-    Flux v1 supported: `image: {repository, tag}`, `image: name` next to `tag:`, or
+    `holder` is the mapping that contains the image, or the image itself. The image may have any of
+    the forms that Flux v1 supported: `image: {repository, tag}`, `image: name` next to `tag:`, or
     `image: name:tag`.
     """
     is_mapping = holder.kind == "mapping"
@@ -186,7 +187,7 @@ def _image_value_in(holder: Node) -> ImageValue | None:
     reference = live_image(image_node.value)
     if reference is None:
         return None
-    if is_mapping and not reference.tag:  # maybe `image: name` next to `tag:`
+    if is_mapping and not reference.tag:  # perhaps `image: name` next to `tag:`
         separate_tag = _tag_of_mapping(holder, image_node.value)
         if separate_tag and separate_tag.kind == "tag":
             return separate_tag
@@ -194,10 +195,10 @@ def _image_value_in(holder: Node) -> ImageValue | None:
 
 
 def _tag_of_mapping(mapping: Node, name: str) -> ImageValue | None:
-    """Return a mapping's `tag`, or the mapping itself if it has no `tag` yet.
+    """Return the `tag` of a mapping, or the mapping itself if it has no `tag` yet.
 
-    `name` is the image's repository, or "" to take it from the mapping. Return None if the mapping
-    has no `tag` and the repository is unknown, or if the `tag` is not a single value.
+    `name` is the image's repository, or "" to read the repository from the mapping. Return None if
+    the `tag` is not a single value, or if the mapping has no `tag` and the repository is unknown.
     """
     if not name:
         repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")

@@ -1,13 +1,13 @@
-"""Reads and writes a Helm values file: the image's name, tag, or whole reference at the key paths
-set in annotations.
+"""Reads and writes a Helm values file: the image's name, tag, or complete reference at the key
+paths set in annotations.
 
 Only the first document is used, because Helm ignores the others. Only annotated keys are written,
 whereas AIU v1.3 also writes an unrequested `image.name`. If no key is annotated, `image.tag` is
-written, and also `image.name` if the file already has it.
+written, and also `image.name` if the file already sets it.
 
 A chart with a digest next to its tag renders both, and container runtimes then ignore the tag. So a
-new tag next to an old digest has no effect, even though everything looks healthy. A digest is
-written only to the annotated key, and a digest at any other key is rejected.
+new tag next to an old digest has no effect, although everything looks healthy. A digest is written
+only to the annotated key, and a digest at any other key is rejected.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
-# the comment in a new file; AIU v0.17 and later also create missing files with a comment
+# the comment in a new file (AIU v0.17 and later also create missing files with a comment)
 _HEAD = "# written by image-update\n\n"
 LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
-NAMES = ("repository", "name", "image")  # keys that hold an image's name next to its tag
+NAMES = ("repository", "name", "image")  # keys that may contain an image's name next to its tag
 _HEX = re.compile(r"[0-9a-f]{64}")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 _DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # counts with any value
-_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # only if its value is a digest
-# Matches YAML that may set a digest. Most files do not match, so they need not be parsed.
+_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # only if the value is a digest
+# Matches YAML that may set a digest. Most files do not match and need not be parsed.
 _SET = re.compile(
     r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}",
     re.IGNORECASE,
 )
-MOST_BESIDE = 200  # keys per mapping that are listed when an annotated key is missing
+MOST_BESIDE = 200  # maximum number of keys per mapping to compare if an annotated key is missing
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the values file in all its spellings, the other files that Helm reads,
-    and the chart's lock file.
+    """Return the places of the values file in all its spellings, of the other files that Helm
+    reads, and of the chart's lock file.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
     lock = _lock_path(target.path)
@@ -75,7 +75,9 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def _lock_path(path: str) -> str:
-    """Return the path of the lock file for the dependencies in this file, or ""."""
+    """Return the path of the lock file for the dependencies in this file,
+    or "" if there is none.
+    """
     folder, name = posixpath.split(path)
     return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
 
@@ -83,14 +85,14 @@ def _lock_path(path: str) -> str:
 def read(files: Files, target: Target) -> Reading:
     """Return the image that Helm reads at the key paths, through YAML aliases and merge keys.
 
-    A missing file or key counts as "". The reading is not sound (the values must be rewritten) if
-    one of the values is not a string or has spaces around it, or in the cases that `reading_of`
-    lists.
+    Missing files and keys are read as "". The reading is not sound (the values must be rewritten)
+    if one of the values is not a string or is surrounded by spaces, or in the cases that
+    `reading_of` lists.
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
-    known_digest(files, target, keys, target.source.parameters)  # called only for its errors
+    known_digest(files, target, keys, target.source.parameters)  # called only to raise errors
     nodes: dict[str, Node] = {}
     with about(path):
         for key in filter(None, (keys.name, keys.tag, keys.spec, keys.digest)):
@@ -102,18 +104,18 @@ def read(files: Files, target: Target) -> Reading:
         reads_as_string(node) and node.value == node.value.strip() for node in nodes.values()
     )
     texts = {key: node.value for key, node in nodes.items()}
-    if not keys.spec:  # in a whole reference, `reading_of` ignores these spaces itself
+    if not keys.spec:  # in a complete reference, `reading_of` ignores these spaces itself
         texts = {key: text.strip() for key, text in texts.items()}
     return reading_of(texts, keys, path, sound=is_sound)
 
 
 def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
-    """Return the image specified by the values at these keys, which are from a values file or
+    """Return the image specified by the values at these keys, which come from a values file or from
     parameters.
 
-    `texts` are the values, by key. `sound` is false if one of the values must be rewritten. The
-    reading is also not sound if the digest has a key of its own, but is in the tag, or if that key
-    is missing.
+    `texts` maps keys to values. `sound` is false if one of the values must be rewritten. The
+    reading is also not sound if the digest has a key of its own but is part of the tag, or if that
+    key is missing.
     """
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
@@ -127,7 +129,7 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
     if digest_in_tag:  # the digest belongs in its own key
         sound = False
     lacks_digest_key = tag != "" and keys.digest not in texts
-    if lacks_digest_key:  # the chart's own digest would remain
+    if lacks_digest_key:  # otherwise, the chart's own digest would remain in use
         sound = False
     digest = texts.get(keys.digest, "")
     if _HEX.fullmatch(digest):
@@ -136,10 +138,10 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
 
 
 def _used_keys(keys: Keys) -> Keys:
-    """Return the key paths to use: either the path for the whole reference, or the paths for the
+    """Return the key paths to use: either the path of the complete reference, or the paths of the
     tag, the name, and the digest. Without annotations, these are `image.tag` and `image.name`.
 
-    Raises AnnotationError if the annotations do not make clear where the tag goes.
+    Raises AnnotationError if the annotations do not specify where the tag goes.
     """
     if keys.spec:
         return Keys(spec=keys.spec)
@@ -162,7 +164,7 @@ def _used_keys(keys: Keys) -> Keys:
 def _scalar_at(tree: Tree, key: str) -> Node | None:
     """Return the scalar at a key path, or None if it is missing or null.
 
-    Raises TargetError if the value is a list or a mapping, or if the key cannot be added.
+    Raises TargetError if the value is a list or a mapping, or if a missing key cannot be added.
     """
     root = root_of_first_document(tree)
     path = parse_path(key)
@@ -170,7 +172,7 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
         return None
     node = find(tree, root, path)
     if node is None:
-        locate(tree, root, path)  # called only for its errors
+        locate(tree, root, path)  # called only to raise errors
         return None
     if node.kind != "scalar":
         kind = "list" if node.kind == "sequence" else "mapping"
@@ -182,10 +184,10 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the values file with the image at its keys. A missing file is created.
+    """Return the values file with the image written to its keys. A missing file is created.
 
-    The tag is written before the name, as in AIU. The name's key is written only if it is annotated
-    or has a value. Raises TargetError if an edit would change a locked chart dependency.
+    The tag is written before the name, as in AIU. The name is written only if its key is annotated
+    or already has a value. Raises TargetError if an edit would change a locked chart dependency.
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -200,8 +202,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             is_default_name_key = key == keys.name and not target.keys.name
             has_old_value = old != ""
             if is_default_name_key and not has_old_value:
-                # there is no key for the name, neither in an annotation nor in the file, so only
-                # the tag is written
+                # neither an annotation nor the file has a key for the name, so only the tag is
+                # written
                 continue
             new = _new_value(key, keys, old, target, image)
             tree = _with_value(tree, key, new, target)
@@ -217,11 +219,11 @@ def _new_value(
     target: Target,
     image: Image,
 ) -> str:
-    """Return a key's value after the update: the tag, the digest, the whole reference, or the name,
-    depending on which of the `keys` it is. `old` is the value before the update.
+    """Return a key's new value: the tag, the digest, the complete reference, or the name, depending
+    on which of the `keys` it is. `old` is the value before the update.
     """
     if key == keys.tag:
-        # If the digest has its own key, it is not part of the tag's value.
+        # A digest with its own key is not part of the tag's value.
         return (image.tag or "latest") if keys.digest else tag_value(image)
     if key == keys.digest:
         return digest_value(image, key, old)
@@ -250,8 +252,8 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the key paths that an update also changes, even though they are not annotated, because
-    they share the value of the tag, the reference, or the digest through a YAML alias.
+    """Return the key paths that an update changes although they are not annotated, because they
+    share the value of the tag, the reference, or the digest through a YAML alias.
 
     Raises the same errors as `write`.
     """
@@ -268,8 +270,8 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks, with similar keys that the file has, such as
-    `("image.tag", ("image.version",))`.
+    """Return each annotated key that the file lacks, together with similar keys that the file
+    contains, such as `("image.tag", ("image.version",))`.
 
     Raises the same errors as `read`.
     """
@@ -278,17 +280,17 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     tree = tree_of(files, path)
     with about(path):
         root = root_of_first_document(tree)
-        if not tree.roots:  # the file is absent, or has only comments
+        if not tree.roots:  # the file does not exist, or contains only comments
             return ()
-        missing_keys = []  # each with the similar keys
+        missing_keys = []  # each paired with similar keys
         name_key = keys.name if target.keys.name else ""
         for key in filter(None, (keys.spec, keys.tag, name_key)):
             steps = parse_path(key)
-            mapping, missing = locate(tree, root, steps)  # `missing` are the path's last steps
+            mapping, missing = locate(tree, root, steps)  # `missing` contains the path's last steps
             if missing and mapping.kind == "mapping":
                 existing_steps = steps[: len(steps) - len(missing)]
-                # The step between `existing_steps` and `later_steps` is the first one that the file
-                # lacks. It may be misspelled.
+                # The step between `existing_steps` and `later_steps` is the first step that the
+                # file lacks. It may be misspelled.
                 later_steps = steps[len(existing_steps) + 1 :]
                 siblings = _siblings(tree, root, mapping, existing_steps, later_steps)
                 missing_keys.append((key, siblings))
@@ -302,8 +304,8 @@ def _siblings(
     steps_before: Sequence[Segment],
     steps_after: Sequence[Segment],
 ) -> tuple[str, ...]:
-    """Return the key paths that differ from a missing key's path in one step and have a scalar
-    value, such as `image.version` if `image.tag` is missing.
+    """Return the key paths that differ from a missing key's path in a single step and have a scalar
+    value. For example, `image.version` may be found if `image.tag` is missing.
 
     Each key of `mapping` is tried as this step. `steps_before` lead to the mapping, and
     `steps_after` follow the key.
@@ -321,17 +323,18 @@ def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
     """Return whether there is a scalar at a key path, without following merge keys."""
     try:
         node = find(tree, root, parse_path(key), merges=False)
-    except TargetError:  # the key is not annotated, so its mistakes are not worth reporting
+    except TargetError:  # the key is not annotated, so its errors are not worth reporting
         return False
     return node is not None and node.kind == "scalar"
 
 
 def _name_without_registry(old: str, target: Target, image: Image) -> str:
-    """Return the image's name for a key with the value `old`.
+    """Return the image's name as the new value of a key whose value was `old`.
 
-    If the value already names the image, its spelling is kept. If it is an image name without a
-    registry, the new name does not have one either (as in AIU since v0.18), because charts with a
-    separate registry value (Bitnami's `image.registry`) would render the registry twice.
+    If the old value already names the image, its spelling is kept. If the old value is an image
+    name without a registry, the new name also omits the registry (as in AIU since v0.18), because
+    charts with a separate registry value (Bitnami's `image.registry`) would render the registry
+    twice.
     """
     current = live_image(old)
     if current and current.identity == image.identity:
@@ -347,7 +350,7 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
 
 
 def _with_value(tree: Tree, key: str, text: str, target: Target) -> Tree:
-    """Return the tree with `text` as the value at a key path. Missing mappings on the path are
+    """Return the tree with the value at a key path set to `text`. Missing mappings on the path are
     added.
 
     Raises TargetError if the value is shared with a key that may belong to a different image.
@@ -404,10 +407,11 @@ def _may_change_too(
     target: Target,
 ) -> bool:
     """Return whether the key at `other_steps` may change together with the key called `own_name`,
-    which holds the image's version.
+    which contains the image's version.
 
-    A key that does not look like a version may change. A key that does must belong to the same
-    image: either another alias of the image writes it, or the image's name is next to it.
+    Any key may change if its name does not look like that of a version. Otherwise, the key must
+    belong to the same image: either another alias of the image writes it, or the image's name is
+    next to it.
     """
     other_name = other_steps[-1].name.lower()
     is_version = other_name == own_name.lower() or other_name.endswith("tag")
@@ -424,11 +428,11 @@ def _may_change_too(
 
 
 def _contains_image_name(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
-    """Return whether the mapping at these steps contains the target's image name, with or without
-    its registry.
+    """Return whether the mapping at these steps contains the name of the target's image, with or
+    without its registry.
     """
     name, registry = _name_and_registry_in(tree, mapping, target)
-    if not name:  # no key has a name
+    if not name:  # none of the keys sets a name
         return False
     full_name = f"{registry}/{name}" if registry else name
     if identity_of(full_name) == target.image.identity:
@@ -446,7 +450,7 @@ def _name_and_registry_in(
     """
 
     def text(key: str) -> str:
-        """Return the value of a key in the mapping, or "" if it is missing."""
+        """Return the value of a key in the mapping, or "" if the key is missing."""
         node = find(tree, tree.root, (*mapping, Segment(key)))
         return node.value if node and node.kind == "scalar" and not node.null else ""
 
@@ -463,7 +467,7 @@ def _name_and_registry_in(
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
     """Return the key path and the value of a separate registry key next to the image's name, such
-    as `image.registry`, if its value is not the image's own registry.
+    as `image.registry`, if the value differs from the image's own registry.
 
     Otherwise, return ("", ""). Raises the same errors as `read`.
     """
@@ -487,8 +491,8 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
 
 
 def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
-    """Return nested mappings with `text` as the innermost value, such as `{"image": {"tag": text}}`
-    for the names `image` and `tag`.
+    """Return nested mappings with `text` as the innermost value. For example, the names `image` and
+    `tag` result in `{"image": {"tag": text}}`.
     """
     data: Data = text
     for name in reversed(names[1:]):
@@ -497,10 +501,10 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 
 
 def digest_value(image: Image, key: str, old: str) -> str:
-    """Return the value for the digest key, or "" if the image has no digest.
+    """Return the new value of the digest key, or "" if the image has no digest.
 
     Some charts add `sha256:` themselves. So the new value omits this prefix if the old value is a
-    digest without it, or if the old value is empty and the key's name contains `sha`.
+    digest without the prefix, or if the old value is empty and the key's name contains `sha`.
     """
     if old:
         without_prefix = _HEX.fullmatch(old) is not None
@@ -510,11 +514,11 @@ def digest_value(image: Image, key: str, old: str) -> str:
 
 
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
-    """Return the value that Helm currently gets for the digest key, or "" if there is none.
+    """Return the value that Helm currently uses for the digest key, or "" if there is none.
 
     Raises `TargetError` if a key that is not annotated sets a digest next to the tag. The last
-    value in Argo CD's order wins: the values files, `helm.values`, and then the parameters.
-    Unreadable files are skipped.
+    value in Argo CD's order wins: the values files come first, then `helm.values`, and then the
+    parameters. Unreadable files are skipped.
     """
     tag = keys.spec or keys.tag
     annotated = keys.digest.replace("\\.", ".")
@@ -543,8 +547,8 @@ def _digests_next_to(
     target: Target,
     parameters: Iterable[Parameter],
 ) -> Mapping[str, _Digest]:
-    """Return the digests that Helm gets for the tag at this key path, by the digests' own key
-    paths. If several layers set the same key, the last one wins.
+    """Return the digests that Helm uses for the tag at this key path, keyed by the digests' own key
+    paths. If several layers set the same key, the last layer wins.
     """
     steps = parse_path(tag)
     digests: dict[str, _Digest] = {}
@@ -559,12 +563,12 @@ def _digests_next_to(
 
 
 def _digest_in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
-    """Return the digest that a parameter sets for the tag at these steps, by the parameter's full
-    key. The result is empty if the parameter is not next to one of the steps or does not set a
+    """Return the digest that a parameter sets for the tag at these steps, keyed by the parameter's
+    full key. The result is empty if the parameter is not next to one of the steps or does not set a
     digest.
     """
     *parents, key = parse_path(parameter.name)
-    level = len(parents)  # the number of mappings around the parameter's key
+    level = len(parents)  # the number of mappings that enclose the parameter's key
     is_next_to_path = level < len(steps) and path_text(parents) == path_text(steps[:level])
     if not is_next_to_path:
         return {}
@@ -577,12 +581,12 @@ def _digest_in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapp
 
 
 class _ValuesLayer(NamedTuple):
-    """Helm values that Helm merges with others."""
+    """Helm values, which Helm merges with those of other layers."""
 
     path: str  # "" for `helm.values`
     text: str
-    # The number of steps at the beginning of a key path that are not in the text: 1 for the file of
-    # a chart in `charts/`, else 0.
+    # The number of steps at the beginning of a key path that the text omits: 1 for the values file
+    # of a chart in `charts/`, otherwise 0.
     missing_steps: int
 
 
@@ -593,11 +597,11 @@ class _Digest(NamedTuple):
 
 
 def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[_ValuesLayer]:
-    """Yield the values that Helm merges, in Helm's order: the values files, and then the
+    """Yield the values that Helm merges, in Helm's order: the values files, followed by the
     Application's `helm.values`. Unreadable files are skipped.
 
-    `steps` are the key path of the tag. The values file of a chart in `charts/` lacks the first
-    step, which is the chart's name.
+    `steps` are the key path of the tag. In the values file of a chart in `charts/`, the first step
+    is missing, because it is the chart's name.
     """
     paths = list(target.values)
     own_paths = {target.path, *target.fallbacks}
@@ -615,8 +619,8 @@ def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
 def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
-    """Return the digests for the tag at these steps in one layer of values, by their full keys. The
-    result is empty if the layer is not YAML.
+    """Return the digests for the tag at these steps in one layer of values, keyed by their full
+    keys. The result is empty if the layer is not valid YAML.
     """
     try:
         tree = parse(layer.text)
@@ -624,7 +628,7 @@ def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mappin
         return {}
     digests: dict[str, _Digest] = {}
     # Look next to each step on the way to the tag.
-    mapping: Node | None = tree.root  # contains the step and the keys next to it
+    mapping: Node | None = tree.root  # contains the current step and the keys next to it
     for level in range(layer.missing_steps, len(steps)):
         if mapping is None or mapping.kind != "mapping":
             break
@@ -643,9 +647,9 @@ def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mappin
 
 
 def _digest_in(node: Node) -> str:
-    """Return a scalar's value, or the first digest in a collection, or "" if there is none.
+    """Return the value of a scalar, the first digest in a collection, or "" if there is none.
 
-    Some charts have a collection with one digest per architecture.
+    Some charts store one digest per architecture in a collection.
     """
     for inner in walk(node):
         if inner.kind != "scalar" or inner.null:
@@ -661,12 +665,12 @@ def _is_digest_key(
     steps: Sequence[Segment],
     siblings: Iterable[str],
 ) -> bool:
-    """Return whether a key next to the first of these steps holds the digest for the tag at the
+    """Return whether a key next to the first of these steps contains the digest for the tag at the
     last step.
 
     Charts call such a key `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
     `imageDigest` next to `image`. Directly next to the tag, any other key with a digest also
-    counts, unless that key has its own tag among its `siblings`. An empty string also counts,
+    counts, unless it has a tag of its own among its `siblings`. An empty string also counts,
     because it overrides a digest.
     """
     bare_name = _bare_name(name)
@@ -682,12 +686,12 @@ def _is_digest_key(
     if is_beside_tag:  # `digest` or `imageDigest`, and also `webDigest` next to `webTag`
         stems_of_tag |= {"", "image", step_name.removesuffix("tag")}
     if stem in stems_of_tag:
-        # A key such as `digest` counts with any value, and `hash` only if it may be a digest.
+        # Keys such as `digest` count with any value, but `hash` only if the value may be a digest.
         return value_may_be_digest or _DIGEST_NAME.search(bare_name) is not None
     if not is_beside_tag or not value_may_be_digest:
         return False
 
-    # A key with its own tag: `workerDigest` next to `workerTag`.
+    # A key that has its own tag, such as `workerDigest` next to `workerTag`, does not count.
     other_tags = {stem, f"{stem}tag"} - {step_name}
     return other_tags.isdisjoint(_bare_name(sibling) for sibling in siblings)
 

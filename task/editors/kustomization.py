@@ -2,7 +2,7 @@
 place.
 
 Kustomize combines `newTag` and `digest` into `name:tag@digest`, and a digest without a tag replaces
-the tag. So if the new image has no tag or no digest, that field is removed from the entry. AIU
+the tag. So if the new image lacks a tag or a digest, that field is removed from the entry. AIU
 replaces the whole entry, which loses the entry's comments and `newName`, and silently writes
 nothing if `images:` is null.
 """
@@ -50,8 +50,8 @@ class Replacement:
         return "@".join(filter(None, (self.tag, self.digest)))
 
 
-# Kustomize rejects an empty file ("kustomization.yaml is empty"), so if we fill an empty file, it
-# begins with these fields.
+# Kustomize rejects an empty file ("kustomization.yaml is empty"). So when an empty file is filled,
+# it begins with these fields.
 _HEAD: Mapping[str, Data] = {
     "apiVersion": "kustomize.config.k8s.io/v1beta1",
     "kind": "Kustomization",
@@ -59,7 +59,7 @@ _HEAD: Mapping[str, Data] = {
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return all three file names that Kustomize supports."""
+    """Return the places of all three file names that Kustomize supports."""
     return tuple(Place(posixpath.join(target.path, file_name)) for file_name in NAMES)
 
 
@@ -85,13 +85,13 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def replacements(files: Files, target: Target) -> list[Replacement]:
-    """Return the image's entries, in file order."""
+    """Return the image's entries, in the order of the file."""
     _, tree = _load(files, target)
     return [_replacement(entry) for entry in _entries_of_image(tree, target)]
 
 
 def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
-    """Return all entries in a folder's kustomization, including entries for other images.
+    """Return all entries in a folder's kustomization, including those for other images.
 
     Return [] if the folder has no usable kustomization file.
     """
@@ -114,7 +114,9 @@ def aliased(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def is_component(files: Files, folder: str) -> bool:
-    """Return whether a folder has a Component, which changes other kustomizations' resources."""
+    """Return whether a folder contains a Component, which changes the resources of other
+    kustomizations.
+    """
     for name in NAMES:
         path = posixpath.join(folder, name)
         if path in files:
@@ -124,8 +126,8 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return what an image becomes when Kustomize applies these lists of entries to it, one after
-    the other. A list that does not set a version leaves the image's version unchanged.
+    """Return the image that results when Kustomize applies these lists of entries one after the
+    other. A list that does not set a version leaves the image's version unchanged.
     """
     for entries in lists:
         replacement = _replacement_of(image.name, entries)
@@ -142,22 +144,22 @@ def reading_of(
     target: Target,
     path: str,
 ) -> Reading:
-    """Return the image's version after Kustomize has applied its entries, and in `also` the other
-    tags in these entries.
+    """Return the image's version after Kustomize has applied the image's entries. `also` lists the
+    other tags in these entries.
 
-    `written_entries` are the image's entries as written in the file, and `applied_entries` are
-    those that Kustomize applies, in Kustomize's order. Both have at least one entry.
+    `written_entries` are the image's entries as written in the file, and `applied_entries` are the
+    entries that Kustomize applies, in Kustomize's order. Neither may be empty.
 
     The reading is not sound (an update must rewrite the entries) if the written entries have
-    different versions. If `kustomize.image-name` is annotated, the reading is also not sound if
-    that name has no entry or is replaced with a different image.
+    different versions. If `kustomize.image-name` is annotated, the reading is also not sound if no
+    entry has that name, or if that name is replaced with a different image.
     """
     identity = target.image.identity
     annotated = identity_of(target.keys.kustomize_name)
     names = list(dict.fromkeys(entry.name for entry in applied_entries))
     if annotated:
         names.sort(key=lambda name: identity_of(name) != annotated)  # the annotated name first
-    # for each name in the manifests, the image that Kustomize makes of it
+    # for each name in the manifests, the image into which Kustomize turns it
     results = [_replacement_of(name, applied_entries) for name in names]
 
     versions = {entry.version for entry in written_entries}
@@ -167,8 +169,8 @@ def reading_of(
         gives_the_image = identity_of(results[0].name) == identity
         is_sound = is_sound and has_annotated_name and gives_the_image
 
-    # An entry may have no effect on the image, because a later one (AIU appends such entries)
-    # changes its result.
+    # An entry may have no effect on the image if its result is changed by a later entry, such as
+    # AIU appends.
     results_with_image = [
         result for result in results if identity_of(result.name) == identity and result.version
     ]
@@ -186,9 +188,10 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return what an image with this name becomes, with "" for a tag or digest that no entry sets.
+    """Return the result of applying these entries to an image with this name. A tag or digest that
+    no entry sets is "".
 
-    Kustomize applies the entries in sequence, and an entry may change the name that the next one
+    Kustomize applies the entries in sequence, and an entry may change the name that the next entry
     has to match.
     """
     tag = ""
@@ -207,10 +210,11 @@ def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the file with the new version in every entry for the image.
 
-    An entry is added if there is none, or none with the annotated `kustomize.image-name`.
+    An entry is added if the image has none, or if no entry has the annotated
+    `kustomize.image-name`.
 
-    A file may have several entries with the same name, which Kustomize applies in order. AIU also
-    updates all of them.
+    A file may contain several entries with the same name, which Kustomize applies in order. AIU
+    also updates all of them.
     """
     refuse_taken_entry(target)
     path, tree = _load(files, target)
@@ -230,9 +234,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
-    """Return the kustomization file's path and tree.
+    """Return the path and tree of the kustomization file.
 
-    Raises TargetError if the folder does not have exactly one usable file.
+    Raises TargetError unless the folder contains exactly one usable kustomization file.
     """
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
@@ -243,7 +247,7 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
             subject=target.path or "/",
         )
     path, *others = paths
-    # AIU uses the first one, but Kustomize rejects the folder ("Found multiple kustomization
+    # AIU uses the first file, but Kustomize rejects the folder ("Found multiple kustomization
     # files")
     if others:
         raise TargetError(
@@ -265,7 +269,7 @@ _FIELDS = ("name", "newName", "newTag", "digest", "tagSuffix")
 
 
 def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> None:
-    """Raise TargetError if a known key is written in a different case.
+    """Raise TargetError if a known key is written with different capitalization.
 
     Kustomize also reads `newtag`, and if both `newtag` and `newTag` are set, it uses only one of
     them.
@@ -285,11 +289,11 @@ def _all_entries(tree: Tree) -> list[Node]:
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
-    """Return the nodes of the image's entries: those whose `name` is the image or the annotated
-    `kustomize.image-name`, or whose `newName` is the image.
+    """Return the nodes of the image's entries. In such an entry, `name` is the image or the
+    annotated `kustomize.image-name`, or `newName` is the image.
 
     Entries that belong to another alias of the Application are skipped. Raises TargetError if a
-    field is written in a different case, such as `newtag`.
+    field is written with different capitalization, such as `newtag`.
     """
     wanted_names = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     own_entries = []
@@ -297,7 +301,7 @@ def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
         _refuse_other_spelling(tree, entry, ("name",))
         name = identity_of(_text(entry, "name"))
         new_name = identity_of(_text(entry, "newName"))
-        # AIU finds an entry only by name, and appends a second entry if `newName` is the image.
+        # AIU finds entries only by name, so it appends a second entry if `newName` is the image.
         is_for_image = name in wanted_names or new_name == target.image.identity
         if is_for_image and belongs(name, target, "kustomize_name"):
             _refuse_other_spelling(tree, entry, _FIELDS)
@@ -312,7 +316,7 @@ def _text(entry: Node, field: str) -> str:
 
 
 def _versions_of_entries(tree: Tree, target: Target) -> dict[str, str]:
-    """Return the versions of the image's entries, by key."""
+    """Return the versions of the image's entries, keyed by the entries' keys."""
     entries = map(_replacement, _entries_of_image(tree, target))
     return {f"kustomize.images[{entry.name}]": entry.version for entry in entries}
 
@@ -323,10 +327,10 @@ def _replacement(entry: Node) -> Replacement:
 
 
 def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
-    """Return the tree with the wanted fields in the image's entries.
+    """Return the tree with the wanted fields written to the image's entries.
 
-    Existing fields are changed first. Then missing fields are added and extra fields removed, one
-    at a time.
+    Existing fields are changed first. Then missing fields are added and extra fields are removed,
+    one at a time.
     """
     changes = []
     for entry in _entries_of_image(tree, target):
@@ -335,7 +339,7 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
                 changes += [(node, text) for node in values(entry, field)]
     tree = with_texts(tree, changes)
 
-    # Each added or removed line moves the nodes after it, so search the tree again.
+    # Each added or removed line moves the nodes after it, so search the new tree again.
     while next_field := _first_field_to_add_or_remove(tree, target, image):
         entry, field, text = next_field
         require_unshared(tree, entry)
@@ -352,8 +356,9 @@ def _first_field_to_add_or_remove(
     target: Target,
     image: Image,
 ) -> tuple[Node, str, str] | None:
-    """Return an entry of the image, the name of a field to add to the entry or remove from it, and
-    the field's value ("" to remove it). Return None if all entries have the wanted fields.
+    """Return an entry of the image, the name of a field to add to or remove from the entry, and the
+    field's value ("" to remove the field). Return None if all entries already have the wanted
+    fields.
     """
     for entry in _entries_of_image(tree, target):
         for field, text in _wanted_fields(entry, target, image).items():
@@ -369,7 +374,7 @@ def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     that the field must not exist.
 
     `newName` is included only for the entry with the annotated name, and only if that entry
-    currently gives a different image.
+    currently resolves to a different image.
     """
     fields = {"newTag": image.tag, "digest": image.digest}
     name = _text(entry, "name")
@@ -382,8 +387,8 @@ def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
 
 
 def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
-    """Return the tree with one more entry in `images:`, for the annotated name or else the image.
-    A missing list is added.
+    """Return the tree with one more entry in `images:`, whose name is the annotated one or else the
+    image's. A missing list is added.
     """
     full_name = name_as_spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full_name

@@ -1,9 +1,9 @@
 """Edits a live Application's source with a JSON patch, for `write-back-method: argocd`.
 
 The source is converted to an equivalent override file, and this file is edited. So the rules of the
-override editors also apply here: images are compared by identity, not by the characters before a
-colon (AIU issue 516). Only changed elements become patch operations, each preceded by a `test` of
-the old value.
+override editors also apply here: for example, images are compared by identity, rather than by the
+characters before a colon (AIU issue 516). Patch operations are generated only for changed elements,
+each preceded by a `test` of the old value.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
 from task.plain_data import mapping
 
-Operation = Mapping[str, Any]  # in a JSON patch (RFC 6902)
-_FILE = "override"  # the file's path, as passed to the override editors
+Operation = Mapping[str, Any]  # an operation of a JSON patch (RFC 6902)
+_FILE = "override"  # the path of the file that is passed to the override editors
 
 
-# The source's list with the images, and its editor.
+# For each type of source, the editor and the list that contains the images.
 _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
     "Helm": ("helm-override", overrides.HELM),
     "Kustomize": ("kustomize-override", override_kustomize.SECTION),
@@ -34,11 +34,11 @@ _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
 
 
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
-    """Return the target's current image in a source of an Application's manifest.
+    """Return the target's current image in one of the sources in an Application's manifest.
 
-    `index` is the source's position in `spec.sources`, and is ignored if the Application has
-    `spec.source`. Raises `SourceError` for a source that does not exist or cannot have images, and
-    the editors' AnnotationErrors.
+    `index` is the source's position in `spec.sources`, and is ignored if the Application uses
+    `spec.source`. Raises `SourceError` if the source does not exist or cannot contain images, and
+    the same AnnotationErrors as the editors.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
@@ -53,7 +53,7 @@ def write(
     target: Target,
     image: Image,
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """Return the operations of a JSON patch that sets the image, and the edits.
+    """Return the JSON patch operations that set the image, and the edits.
 
     Both are empty if the update does not change anything. Raises the same errors as `read`.
     """
@@ -72,17 +72,19 @@ def write(
 
 
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
-    """Return the Application field with the images, such as "spec.source.helm.parameters"."""
+    """Return the Application field that contains the images,
+    such as "spec.source.helm.parameters".
+    """
     _, section = _list_of(target.source)
     pointer = f"{_path_of_source(manifest, index)}/{section.name}/{section.list}"
     return pointer.removeprefix("/").replace("/", ".")
 
 
 def _list_of(source: Source) -> tuple[TargetKind, Section]:
-    """Return the kind of override file that is equivalent to the source, such as "helm-override",
-    and the section that lists the images.
+    """Return the kind of override file that corresponds to the source, such as "helm-override", and
+    the section that lists the images.
 
-    Raises SourceError for any other type of source.
+    Raises SourceError if the source's type has no image field.
     """
     kind_and_section = _LISTS.get(source.kind or source.section)
     if kind_and_section is None:
@@ -97,10 +99,10 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
 
 
 def _without_git(target: Target, kind: TargetKind) -> Target:
-    """Return the target for the equivalent override file, without its Git-specific parts.
+    """Return the target for the equivalent override file, without any Git-specific parts.
 
     The source's elements are removed, because they need not be copied into the file: a patch does
-    not touch other elements.
+    not affect other elements.
     """
     source = replace(
         target.source,
@@ -127,8 +129,8 @@ def _path_of_source(manifest: Mapping[str, Any], index: int) -> str:
 
 
 def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
-    """Return the source at this index of an Application's manifest. Raises SourceError if it does
-    not exist.
+    """Return the source at this index of an Application's manifest. Raises SourceError if the
+    source does not exist.
     """
     value: Any = manifest
     for part in _path_of_source(manifest, index).removeprefix("/").split("/"):
@@ -145,17 +147,17 @@ def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
 
 
 def _list_in_source(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
-    """Return the list's elements, or () if the source has no such list."""
+    """Return the elements of the section's list, or () if the source has no such list."""
     raw = mapping(source.get(section.name)).get(section.list)
     return raw if isinstance(raw, list) else ()
 
 
 def _as_override_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
-    """Return the equivalent override file, and the position in `raw` of each of its elements.
+    """Return the equivalent override file, and for each of its elements the position in `raw`.
 
-    Elements of the wrong type are not in the file. If no elements are left, there is no file.
+    Elements of the wrong type are omitted. If no elements remain, there is no file.
     """
-    texts = {}  # by position
+    texts = {}  # keyed by position
     for position, element in enumerate(raw):
         text = _element_as_yaml(element, section)
         if text:
@@ -186,7 +188,7 @@ def _element_as_yaml(element: Any, section: Section) -> str:
 
 
 def _element_for_spec(node: Node, section: Section) -> Any:
-    """Return an override file's element in the form used in the Application's spec."""
+    """Return an element of an override file in the form used in the Application's spec."""
     if section == override_kustomize.SECTION:
         return resolved(node).value
     element: dict[str, Any] = {}
@@ -207,16 +209,17 @@ def _operations(
     new_elements: Sequence[Any],
     positions: Sequence[int],
 ) -> tuple[Operation, ...]:
-    """Return the operations that change elements in place and append new ones.
+    """Return the operations that change existing elements in place and append new ones.
 
-    `new_elements` are the elements of the edited override file. `positions` has the position in the
-    source's list of each element that was in the file before the edit. A missing list is added.
+    `new_elements` are the elements of the edited override file. For each element that was already
+    in the file before the edit, `positions` contains the position in the source's list. A missing
+    list is added.
     """
-    # The override file's elements keep their order, and new ones come last.
+    # The elements of the override file keep their order, and new elements come last.
     replacing = new_elements[: len(positions)]
     appended = list(new_elements[len(positions) :])
     fields = source.get(section.name)
-    # JSON patch does not add parents: if a section or list is missing, an `add` below it fails
+    # JSON patch does not create parents: if a section or list is missing, an `add` below it fails
     # ("doc is missing path").
     if not isinstance(fields, dict):
         return (_operation("add", section_path, {section.list: appended}),)
@@ -237,8 +240,8 @@ def _operations(
 
 
 def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
-    """Return the operations that turn the element at this path into the new one, or [] if the two
-    are the same. A string is replaced as a whole.
+    """Return the operations that turn the element at this path into the new element, or [] if the
+    two are the same. A string is replaced as a whole.
     """
     if isinstance(new, str):
         return [_operation("replace", path, new)] if new != old else []
@@ -254,5 +257,5 @@ def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
 
 
 def _operation(op: str, path: str, value: Any) -> Operation:
-    """Return an operation of a JSON patch."""
+    """Return one operation of a JSON patch."""
     return {"op": op, "path": path, "value": value}

@@ -1,12 +1,12 @@
 """Reads and writes plain manifests: the `image:` of anything that runs an image, and marked
 scalars.
 
-Containers are found in objects of any kind. Keys that only Argo Workflows and Tekton use are found
-only in their own objects and in objects that embed those.
+Containers are found in objects of any kind. Keys that only Argo Workflows and Tekton use are
+recognized only in their own objects and in objects that embed those.
 
 Scalars are marked by Flux's setter comments: `{"$imagepolicy":
-"<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads them in all YAML files in a path. Here,
-`<name>` is the entry's alias.
+"<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads these comments in all YAML files in a
+path. Here, `<name>` is the entry's alias.
 
 Files that are not YAML, such as chart templates, are skipped. So is YAML that is not a manifest.
 """
@@ -41,13 +41,13 @@ _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 class _WorkflowEngine(NamedTuple):
-    """The keys under which a workflow engine runs images,
-    in objects of its group and these kinds.
+    """The keys under which a workflow engine runs images, in objects of these kinds in its API
+    group.
     """
 
     group: str
     kinds: frozenset[str]  # empty means all kinds
-    names: frozenset[str]  # keys of a container or a list of containers
+    names: frozenset[str]  # keys of a single container or of a list of containers
 
 
 _ENGINES = (
@@ -71,7 +71,7 @@ _ENGINES = (
 
 @dataclass(frozen=True)
 class Hit:
-    """A scalar that holds the image or a part of it."""
+    """A scalar that contains the image or a part of it."""
 
     node: Node
     old: Image
@@ -83,7 +83,7 @@ class Hit:
 
 
 def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
-    """Return the first name, the first tag, and the first digest in the images."""
+    """Return the first name, the first tag, and the first digest that occur in the images."""
     name = next((image.name for image in images if image.name), "")
     tag = next((image.tag for image in images if image.tag), "")
     digest = next((image.digest for image in images if image.digest), "")
@@ -91,7 +91,7 @@ def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the target's file, or all manifests in its folder.
+    """Return the place of the target's file, or the places of all manifests in its folder.
 
     Subfolders are included if the target is recursive.
     """
@@ -103,12 +103,12 @@ def places(target: Target) -> tuple[Place, ...]:
 def read(files: Files, target: Target) -> Reading:
     """Return the first name, the first tag, and the first digest of the image in the manifests.
 
-    The reading is not sound (the manifests must be rewritten) if other scalars have a different
-    tag or digest, or if one of the scalars is not a string.
+    The reading is not sound (the manifests must be rewritten) if the scalars differ in their tags
+    or digests, or if one of them is not a string.
 
     Raises TargetError if no manifest contains the image.
     """
-    broken: list[TaskError] = []  # `_trees` appends the errors of files that it skips
+    broken: list[TaskError] = []  # `_trees` appends the errors of the files that it skips
     hits: list[Hit] = []
     first_path = ""
     for path, tree in _trees(files, target, broken):
@@ -121,7 +121,7 @@ def read(files: Files, target: Target) -> Reading:
 
     images = [hit.old for hit in hits]
     name, tag, digest = first_parts(images)
-    # A scalar may have only a part of the image, such as a marked tag.
+    # A scalar may contain only a part of the image, such as a marked tag.
     same_tags = all(image.tag in ("", tag) for image in images)
     same_digests = all(image.digest in ("", digest) for image in images)
     are_strings = all(reads_as_string(resolved(hit.node)) for hit in hits)
@@ -135,8 +135,8 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
-    """Return the error for an image that no manifest has. The error mentions the first of the
-    `broken` files, because the image may be in that file.
+    """Return the error for an image that no manifest contains. The error mentions the first of the
+    `broken` files, because that file may contain the image.
     """
     name = target.keys.manifests_name or target.image.name
     unread = f"; {broken[0].subject} was skipped: {broken[0].message}" if broken else ""
@@ -152,14 +152,14 @@ def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return every changed manifest, and the edits.
+    """Return all changed manifests, and the edits.
 
     Raises TargetError if no manifest contains the image.
     """
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     has_image = False
-    broken: list[TaskError] = []  # `_trees` appends the errors of files that it skips
+    broken: list[TaskError] = []  # `_trees` appends the errors of the files that it skips
     for path, tree in _trees(files, target, broken):
         with about(path):
             hits = list(_hits(tree, target, image))
@@ -176,23 +176,23 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def _with_new_texts(tree: Tree, hits: list[Hit]) -> Tree:
-    """Return the tree with the new text of each hit. A hit's node is a scalar, or a YAML alias
+    """Return the tree with the new text of each hit. The node of a hit is a scalar, or a YAML alias
     (`*name`) of an anchored scalar (`&name`).
 
-    If an anchored scalar and all of its aliases get the same new text, only the scalar is changed,
-    and its aliases remain. Otherwise, raises TargetError, because a scalar that has aliases cannot
-    be changed alone.
+    If an anchored scalar and all of its aliases receive the same new text, only the scalar is
+    changed, and its aliases remain. Otherwise, raises TargetError, because a scalar that has
+    aliases cannot be changed on its own.
     """
     new_texts = {id(hit.node): hit.new for hit in hits}
-    changes: dict[int, tuple[Node, str]] = {}  # by the node's id
+    changes: dict[int, tuple[Node, str]] = {}  # keyed by the node's id
     for hit in hits:
         scalar = resolved(hit.node)
         aliases = tree.aliases(scalar)
-        # None stands for a use that is not a hit and keeps its text.
+        # None stands for a use that is not a hit, so its text does not change.
         texts_of_uses = {new_texts.get(id(node)) for node in (scalar, *aliases)}
         all_uses_get_this_text = bool(aliases) and texts_of_uses == {hit.new}
         if all_uses_get_this_text and hit.node.kind == "alias":
-            continue  # the alias gets the text from the scalar
+            continue  # the alias takes its text from the scalar
         if not all_uses_get_this_text:
             require_unshared(tree, hit.node)  # raises TargetError
         changes[id(hit.node)] = (hit.node, hit.new)
@@ -228,18 +228,18 @@ def _trees(
     target: Target,
     broken: list[TaskError],
 ) -> Iterator[tuple[str, Tree]]:
-    """Yield the path and tree of each file that may contain the image.
+    """Yield the path and the tree of each file that may contain the image.
 
-    The errors of files that are not YAML are appended to `broken`, except for the target's own
-    file, whose error is raised.
+    The errors of files that are not YAML are appended to `broken`. If the target is a single file,
+    its error is raised instead.
     """
-    # Called only for its errors: the path or a parent folder may be a link, a submodule, or a
+    # Called only to raise errors: the path or a parent folder may be a link, a submodule, or a
     # file.
     is_folder = target.path not in files or files[target.path].mode == "040000"
     if not is_folder:
         text_of(files, target.path)
     elif target.path:
-        text_of(files, posixpath.join(target.path, "_"))  # any name in the folder
+        text_of(files, posixpath.join(target.path, "_"))  # stands for any file in the folder
 
     for path in manifests_in(files, target):
         text = files[path].text
@@ -249,14 +249,14 @@ def _trees(
         try:
             yield path, parse(text)
         except TargetError as error:
-            # the file itself is the target; other files in a folder may be chart templates
+            # the target is this file; other files in a folder may be chart templates
             if path == target.path:
                 raise
             broken.append(error.about(path))
 
 
 def _may_contain_image(text: str, target: Target) -> bool:
-    """Return whether a text contains a marker or the last part of the image's name."""
+    """Return whether a text contains a setter comment or the last part of the image's name."""
     if SIGN in text:
         return True
     for name in (target.keys.manifests_name, target.image.repository):
@@ -267,15 +267,15 @@ def _may_contain_image(text: str, target: Target) -> bool:
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the scalars that hold the target's image: first those marked by a setter comment, then
-    the containers' images.
+    """Yield the scalars that contain the target's image: first those marked by a setter comment,
+    then the images of containers.
 
     `image` is the new image, or None when only reading.
     """
     own_hits = list(marked_scalars(tree, target, image))
     yield from own_hits
     all_hits = list(own_hits)
-    for other in target.others:  # a scalar with another alias's marker belongs to that alias
+    for other in target.others:  # a scalar marked for another alias belongs to that alias
         if other.alias:
             all_hits += marked_scalars(tree, replace(target, alias=other.alias), None)
     marked_nodes = {id(hit.node) for hit in all_hits}
@@ -300,14 +300,14 @@ def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[
     as `tag: "1.0" # {"$imagepolicy": "argocd:web:tag"}`.
 
     `image` is the new image, or None when only reading. Raises TargetError if a scalar needs a
-    digest and the new image has none.
+    digest, but the new image has none.
     """
     if SIGN not in tree.text:
         return
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
-    # In annotation names, AIU up to v0.18 spells an alias `a/b` as `a_b`, so people use that
-    # spelling here, too.
+    # In annotation names, AIU up to v0.18 spells the alias `a/b` as `a_b`, so people also use that
+    # spelling here.
     aliases = (alias, alias.replace("/", "_"))
     for marker in _MARKER.finditer(tree.text):
         marker_namespace, marker_alias, part = marker.groups(default="")
@@ -322,7 +322,7 @@ def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[
 
 
 def _marked_image(part: str, text: str) -> Image:
-    """Return the image that a marked scalar's text stands for, with "" for unknown parts.
+    """Return the image that the text of a marked scalar stands for. Unknown parts are "".
 
     `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
     """
@@ -337,8 +337,7 @@ def _marked_image(part: str, text: str) -> Image:
 def _value_before(tree: Tree, comment_start: int) -> Node | None:
     """Return the last value before a comment on the same line.
 
-    Return None if there is nothing or only a key before the comment, or if the `#` is part of a
-    value.
+    Return None if nothing or only a key precedes the comment, or if the `#` is part of a value.
     """
     start_of_line = line_start(tree.text, comment_start)
     last_before = None
@@ -359,7 +358,7 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
     """Return the new value of a marked scalar. The image's name is spelled as in the old value.
 
     `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
-    Raises TargetError if the part is the digest and the image has none.
+    Raises TargetError if the part is "digest", but the image has no digest.
     """
     if part == "tag":
         return image.tag or tag_value(image)
@@ -379,7 +378,7 @@ def _container_images(tree: Tree) -> Iterator[Node]:
     """Yield the `image:` of each container in each manifest, which is a document with `apiVersion`
     and `kind`.
 
-    If YAML aliases repeat a list, its images are yielded once.
+    If YAML aliases repeat a list, its images are yielded only once.
     """
     for root in tree.roots:
         is_manifest = value(root, "apiVersion") is not None and value(root, "kind") is not None
@@ -396,8 +395,8 @@ def _container_images(tree: Tree) -> Iterator[Node]:
 
 def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
     """Yield the containers below keys with these names, such as `containers` or `script`. The value
-    of a key in `_LISTS` is a list of containers. The value of any other key is a list or one
-    container.
+    of a key in `_LISTS` is a list of containers. The value of any other key is such a list or a
+    single container.
     """
     for node in walk(root):
         if node.kind != "mapping":
@@ -407,12 +406,14 @@ def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
                 continue
             if child.kind == "sequence":
                 yield from child.children
-            elif key.value not in _LISTS:  # a workflow engine's key, with one container
+            elif key.value not in _LISTS:  # a workflow engine's key with a single container
                 yield child
 
 
 def _engines_in(root: Node) -> Iterator[_WorkflowEngine]:
-    """Yield the workflow engine of each object in a document, which may embed other objects."""
+    """Yield the workflow engine of each object in a document. Objects may be embedded in other
+    objects.
+    """
     for node in walk(root):
         if node.kind != "mapping":
             continue

@@ -2,7 +2,8 @@
 
 Argo CD passes the entries to `kustomize edit set image`. Here, entries are compared by the
 repository's normal form. Argo CD's own `KustomizeImage.Match` compares everything before the first
-`=`, `:`, or `@`, so an image from `registry:5000` overwrites a different image (AIU issue 516).
+`=`, `:`, or `@`, so an image from `registry:5000` overwrites other images from that registry (AIU
+issue 516).
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ SECTION = Section("kustomize", "images")
 
 @dataclass(frozen=True)
 class KustomizeImage:
-    """An entry, `left=right`: `left` is the name in the manifests, and `right` is the image."""
+    """An entry of the form `left=right`, where `left` is the name in the manifests, and `right` is
+    the image.
+    """
 
     left: str  # "" if there is no `=`
     right: str
 
     @property
     def identity(self) -> str:
-        """The new image's repository in normal form, or "" if `right` is not an image."""
+        """The normalized repository of the new image, or "" if `right` is not an image."""
         image = live_image(self.right)
         return image.identity if image else ""
 
@@ -64,21 +67,21 @@ class KustomizeImage:
 
     @property
     def key(self) -> str:
-        """The name that the entry replaces in the manifests, in normal form."""
+        """The name that the entry replaces in the manifests, in its normal form."""
         return identity_of(self.left) if self.left else self.identity
 
 
 def parse_entry(text: str) -> KustomizeImage:
-    """Return the entry in a string such as `name=ghcr.io/acme/api:1.2`."""
+    """Return the entry parsed from a string such as `name=ghcr.io/acme/api:1.2`."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image's version according to its entries in the override file. All parts are "" if
-    the image has no entry, or if the right side of its first entry is not an image.
+    """Return the image's version according to the image's entries in the override file. All parts
+    are "" if the image has no entry, or if the right side of its first entry is not an image.
 
-    The reading is not sound (the entries must be rewritten) if one of the entries results in a
+    The reading is not sound (the entries must be rewritten) if one of the entries resolves to a
     different image, or in the cases that `reading_of` lists.
     """
     refuse_taken_entry(target)
@@ -91,22 +94,22 @@ def read(files: Files, target: Target) -> Reading:
     if not has_image:
         return Reading(file=path)
     written_entries = _replacements(own_entries)
-    applied_entries = edited(written_entries)  # as `kustomize edit set image` stores them
+    applied_entries = edited(written_entries)  # as stored by `kustomize edit set image`
     reading = reading_of(applied_entries, written_entries, target, path)
     all_give_the_image = all(entry.identity == target.image.identity for entry in own_entries)
     return replace(reading, sound=reading.sound and all_give_the_image)
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the image's version in the layers below the override file, which Argo CD uses if the
-    override file has no list.
+    """Return the image's version in the layers below the override file. Argo CD uses these layers
+    if the override file contains no list.
 
-    These are the entries of the kustomization file in the source's path, and those of the
+    The layers are the entries of the kustomization file in the source's path, and those of the
     Application's spec or of `.argocd-source.yaml`.
     """
     if target.kind == "kustomize-override":
         lower_entries: list[KustomizeImage] = []
-        # Leave out `carry`, which would include the spec's entries even if Argo CD ignores them.
+        # Reset `carry`, which could include the spec's entries even though Argo CD ignores them.
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             lower_entries = [entry for entry, _ in lower_layer.origins.values()]
@@ -130,20 +133,20 @@ def read_below(files: Files, target: Target) -> Reading:
 
 
 def given_replacements(images: Iterable[str]) -> list[Replacement]:
-    """Return the `kustomize.images` entries in the form used in a kustomization file."""
+    """Return these `kustomize.images` entries in the form used in a kustomization file."""
     return _replacements(map(parse_entry, images))
 
 
 def edited(entries: Iterable[Replacement]) -> list[Replacement]:
-    """Return the entries after `kustomize edit set image`: the last entry for each name,
-    sorted by name.
+    """Return the entries as they are after `kustomize edit set image`: the last entry for each
+    name, sorted by name.
     """
     by_name = {replacement.name: replacement for replacement in entries}
     return [by_name[name] for name in sorted(by_name)]
 
 
 def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
-    """Return the entries in the form used in a kustomization file, without those that are not
+    """Return the entries in the form used in a kustomization file, omitting entries that are not
     images.
     """
     replacements = []
@@ -159,7 +162,7 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
 
 
 def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
-    """Return the node and entry of each string element."""
+    """Return the node and the parsed entry of each string element."""
     return [
         (node, parse_entry(resolved(node).value))
         for node in nodes
@@ -168,9 +171,9 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
 
 
 def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
-    """Return whether an entry is for the target's image, and not for another alias of the image.
+    """Return whether an entry is for the target's image, and not for another alias of that image.
 
-    Either its result is the image, or it replaces the name in `kustomize.image-name`.
+    Either the entry results in the image, or it replaces the name in `kustomize.image-name`.
     """
     annotated = target.keys.kustomize_name
     gives_the_image = entry.identity == target.image.identity
@@ -181,11 +184,11 @@ def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in all entries for the image, and copies of the other
-    entries of the Application's spec or `.argocd-source.yaml`.
+    """Return the override file with the new version in all entries for the image, and with copies
+    of the other entries in the Application's spec or `.argocd-source.yaml`.
 
-    A copy has a comment that names its origin, the place that it was copied from. It is updated
-    when the origin changes, and removed when the origin is removed. All other entries are kept.
+    A copy has a comment that names its origin, from which it was copied. The copy is updated when
+    the origin changes, and removed when the origin is removed. All other entries are kept.
     """
     refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
@@ -205,21 +208,22 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         return None if _is_of_image(entry, target) else entry.key
 
     with about(path):
-        # First the entries in the file, then the new ones, and finally all origin comments.
+        # Update the existing entries first, then append new entries, and finally update all origin
+        # comments.
         tree = splice(tree, [(require_unshared(tree, node), new.text) for node, _, new in changes])
         tree = with_new_elements(tree, SECTION, [entry.text for entry in appended])
         copied_keys = {entry.key for entry in appended if not _is_of_image(entry, target)}
         tree = with_updated_copies(tree, SECTION, lower_layer, key_of, copied_keys)
 
     remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
-    # copies whose origin is gone
+    # copies whose origin no longer exists
     removed = [entry for entry in wanted_entries if entry not in remaining]
     edits = [
         *(Edit(path, _key_in_edit(new), old.text, new.text) for _, old, new in changes),
         *(Edit(path, _key_in_edit(entry), "", entry.text) for entry in appended),
         *(Edit(path, _key_in_edit(entry), entry.text, "") for entry in removed),
     ]
-    # `result_of_write` uses these if only quotes or a comment changed.
+    # `result_of_write` uses these edits if only quotes or a comment changed.
     unchanged = [
         Edit(path, _key_in_edit(entry), entry.text, entry.text)
         for entry in wanted_entries
@@ -235,11 +239,11 @@ def _wanted_entries(
     image: Image,
 ) -> list[KustomizeImage]:
     """Return the wanted form of each entry in the file: the image's own entries have the new
-    version, copies have the content of the entry that they were copied from, and the others are
+    version, copies match the entries from which they were copied, and all other entries are
     unchanged.
     """
     origins = lower_layer.origins
-    wanted_entries: list[KustomizeImage] = []  # one for each entry in the file
+    wanted_entries: list[KustomizeImage] = []  # one per entry in the file
     own_numbers: list[int] = []  # the positions of the image's own entries
     for number, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
         if _is_of_image(entry, target):
@@ -257,7 +261,7 @@ def _wanted_entries(
         return wanted_entries
     keys = {entry.key for entry in wanted_entries}
     if identity_of(annotated) not in keys:
-        # So far, the image replaces a different name. Its first entry gets the annotated name.
+        # So far, the image's entries replace other names. Use the annotated name in the first one.
         first_number = own_numbers[0]
         first_entry = wanted_entries[first_number]
         wanted_entries[first_number] = KustomizeImage(annotated, first_entry.right)
@@ -265,15 +269,15 @@ def _wanted_entries(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return the entries of the Application's spec or `.argocd-source.yaml` that have no effect,
+    """Return the entries of the Application's spec or of `.argocd-source.yaml` that have no effect,
     and that an update of the override file would not restore.
 
-    A changed entry is in the override file with a different meaning, but not as a copy, which the
-    next update would correct. A hidden entry is not in the override file, and Argo CD uses only the
-    file's list.
+    If an entry is *changed*, the override file contains it with a different meaning, and not as a
+    copy, which the next update would correct. If an entry is *hidden*, the override file lacks it,
+    and Argo CD uses only the list in that file.
 
-    The image's own entries are not included. Neither is a changed entry that another alias of the
-    Application writes.
+    The result includes neither the image's own entries nor changed entries that another alias of
+    the Application writes.
     """
     if target.carry is False:  # the user does not want copies, so nothing is missing
         return ()
@@ -287,13 +291,13 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         if entry.key not in origins or _is_of_image(entry, target):
             continue
         names = {entry.key, entry.identity, entry.left, entry.right}
-        if not names.isdisjoint(target.managed):  # an alias of the Application writes it
+        if not names.isdisjoint(target.managed):  # an alias of the Application writes this entry
             continue
         original, comment = origins[entry.key]
         if _have_different_meanings(entry, original) and not is_copy(tree, node):
             name = _key_in_edit(entry)
             strays_by_name[name] = Stray(name, comment, hidden=False)
-    if lower_layer.copied:  # the next update adds the entries that the file lacks
+    if lower_layer.copied:  # the next update adds any entries that the file lacks
         return tuple(strays_by_name.values())
 
     keys_in_file = {entry.key for _, entry in entries}
@@ -311,7 +315,8 @@ def _key_in_edit(entry: KustomizeImage) -> str:
     return f"kustomize.images[{entry.left or name}]"
 
 
-# The entries of the spec or the common file, by key: the entry, and the comment of its copies.
+# The entries of the spec or the common file, keyed by name. Each is paired with the comment for its
+# copies.
 Origins = Mapping[str, tuple[KustomizeImage, str]]
 
 
@@ -321,7 +326,7 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
     """
 
     def read_common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
-        """Return the entries of the common file's list, by key."""
+        """Return the entries of the common file's list, keyed by name."""
         return {entry.key: entry for _, entry in _entries(nodes)}
 
     spec_entries = map(parse_entry, target.source.images)
@@ -337,8 +342,8 @@ def _entry_at_version(
 ) -> KustomizeImage:
     """Return an entry of the image with the new version, keeping the spelling of the image's name.
 
-    An entry that is only the annotated name becomes `name=image`. `origins` may have other
-    spellings of the image's name.
+    An entry that consists of only the annotated name becomes `name=image`. `origins` may contain
+    other spellings of the image's name.
     """
     originals = [original.right for original, _ in origins.values()]
     full_name = name_as_spelled(image, target, entry.right, *originals)
@@ -349,14 +354,14 @@ def _entry_at_version(
 
 
 def _have_different_meanings(entry: KustomizeImage, original: KustomizeImage) -> bool:
-    """Return whether Kustomize treats two entries differently. Differences in spelling do not
+    """Return whether Kustomize treats two entries differently. Mere differences in spelling do not
     count.
     """
     return _as_kustomize_reads(entry) != _as_kustomize_reads(original)
 
 
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
-    """Return the entry as Kustomize reads it, which is the same for all spellings."""
+    """Return the entry as Kustomize understands it, regardless of its spelling."""
     image = live_image(entry.right)
     if image is None:
         return entry.key, entry.right
@@ -372,8 +377,8 @@ def _entries_to_append(
     """Return the entries to append to the file's `entries`.
 
     These are the entries of the lower layer (the Application's spec or `.argocd-source.yaml`) that
-    the file lacks: those for the image with the new version, and the others if they are copied. If
-    there is still no entry for the image, a new one is added.
+    the file lacks. The image's own entries have the new version, and other entries are included
+    only if they are to be copied. If there is still no entry for the image, a new one is added.
     """
     keys_in_file = {entry.key for entry in entries}
     missing = []
@@ -387,7 +392,7 @@ def _entries_to_append(
 
     annotated = target.keys.kustomize_name
     all_entries = [*entries, *missing]
-    if annotated:  # only an entry with this name has an effect on the manifests
+    if annotated:  # only an entry with this name affects the manifests
         annotated_key = identity_of(annotated)
         has_own_entry = any(entry.key == annotated_key for entry in all_entries)
     else:

@@ -1,8 +1,8 @@
 """Reads and writes override files, `.argocd-source-<app>.yaml`: Helm parameters and plugin
 variables.
 
-`override_kustomize` does the same for Kustomize images. AIU has written plugin variables for the
-same annotations since v1.3.
+`override_kustomize` does the same for Kustomize images. Since v1.3, AIU has also written plugin
+variables for these annotations.
 
 `annotations.write_back.override_names` returns the file's name.
 
@@ -12,8 +12,8 @@ element at the same index. So the file must be self-contained: each element must
 each value must be a string.
 
 An element that we copied from the spec or from the common file (`.argocd-source.yaml`) has a
-comment with its origin, such as `# from the Application`, and follows the origin's changes. An
-element without the comment was written by a person, and is left unchanged.
+comment that names its origin, such as `# from the Application`, and is updated when the origin
+changes. An element without such a comment was written by a person, and is left unchanged.
 
 A list without any such comment was written by a person or another tool, such as AIU. It has always
 hidden the spec's other elements from Argo CD, so nothing is copied into it.
@@ -61,16 +61,16 @@ _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[
 
 
 class Section(NamedTuple):
-    """The location of a source type's list in an override file."""
+    """Where an override file contains the list for a type of source."""
 
-    name: str  # "helm"
-    list: str  # "parameters"
+    name: str  # such as "helm"
+    list: str  # such as "parameters"
 
 
 T = TypeVar("T")  # a list element
-# reads the elements in the common file's list, by key
+# reads the elements of the common file's list, keyed by name
 Common = Callable[[Sequence[Node]], Mapping[str, T]]
-KeyOf = Callable[[Node], str | None]  # an element's key, or None for one of the image's elements
+KeyOf = Callable[[Node], str | None]  # an element's key, or None for the image's own elements
 # returns the wanted content of an element, or None to leave the element unchanged
 WantedOf = Callable[[Tree, Node], Parameter | None]
 HELM = Section("helm", "parameters")
@@ -83,25 +83,26 @@ class LowerLayer(Generic[T]):
     the override file's list hides.
     """
 
-    # By key: each element, and the comment on its copies. The element is the origin of its copies.
+    # Maps keys to the elements, each paired with the comment for its copies. An element is the
+    # origin of its copies.
     origins: Mapping[str, tuple[T, str]]
-    used: bool  # whether Argo CD uses these elements, because the override file has no list
-    copied: bool  # whether the override file's list gets copies of the elements it lacks
+    used: bool  # whether Argo CD uses these elements, because the override file contains no list
+    copied: bool  # whether elements that the override file's list lacks are copied into it
 
 
 class Stray(NamedTuple):
-    """An element in the spec or the common file that has no effect, because the override file has
-    different fields for it (changed) or a list without it (hidden).
+    """An element in the spec or the common file that has no effect, because the override file
+    contains it with different fields (changed), or contains a list without it (hidden).
     """
 
     name: str
     origin: str  # the comment that a copy would have: "# from the Application"
-    hidden: bool  # whether the override file lacks the element; otherwise, the value differs
+    hidden: bool  # whether the override file lacks the element; otherwise, the fields differ
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all spellings of its name, the common file
-    (`.argocd-source.yaml`) of the folder's Applications, and for Helm, the values files.
+    """Return the places of the override file under all spellings of its name, of the common file
+    (`.argocd-source.yaml`) in the same folder, and for Helm, of the values files.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, common_path(target)))
     values = target.values if target.kind == "helm-override" else ()
@@ -110,7 +111,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 def common_path(target: Target) -> str:
     """Return the path of `.argocd-source.yaml` in the source's folder."""
-    # A `write-back-target` may use any file as the override file, and only the usual name shows
+    # A `write-back-target` may name any file as the override file. Only the usual name reveals
     # which folder the file is for.
     has_usual_name = posixpath.basename(target.path).startswith(".argocd-source-")
     folder = posixpath.dirname(target.path) if has_usual_name else target.source.path.strip("/")
@@ -118,9 +119,9 @@ def common_path(target: Target) -> str:
 
 
 def load(files: Files, target: Target, section: Section) -> tuple[str, Tree]:
-    """Return the override file's path and tree.
+    """Return the path and tree of the override file.
 
-    Raises TargetError if the value where the list belongs is not a list.
+    Raises TargetError if something other than a list is in the list's place.
     """
     path = chosen(files, target)
     return path, _tree(files, path, section)
@@ -139,8 +140,8 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
     """Return the section's list, such as `helm.parameters`. Return None if the list, the section,
     or the document is missing or null.
 
-    Raises TargetError if one of them has the wrong type, or if a key is written in a different
-    case, such as `Helm`.
+    Raises TargetError if one of them has the wrong type, or if a key is written with different
+    capitalization, such as `Helm`.
     """
     node: Node | None = tree.root
     for key in section:  # first the section's name, then the list's
@@ -163,7 +164,7 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
 
 
 def _wrong_structure(problem: str) -> TargetError:
-    """Return the error for a file that does not have the structure of an override file."""
+    """Return the error for a file that is not structured like an override file."""
     return TargetError(
         problem,
         hint="see Argo CD's documentation on override files, or remove the file",
@@ -171,7 +172,7 @@ def _wrong_structure(problem: str) -> TargetError:
 
 
 def elements(tree: Tree, section: Section) -> Sequence[Node]:
-    """Return the elements of the section's list, or () if it does not exist."""
+    """Return the elements of the section's list, or () if there is no list."""
     section_list = _section_list(tree, section)
     return section_list.children if section_list else ()
 
@@ -185,12 +186,12 @@ def read_lower_layer(
 ) -> LowerLayer[T]:
     """Return the elements that Argo CD would use if the override file had no list.
 
-    `spec` has the elements of the Application's spec, by key. `common` reads the elements of the
-    common file's list (`.argocd-source.yaml`).
+    `spec` contains the elements of the Application's spec, keyed by name. `common` reads the
+    elements of the list in the common file (`.argocd-source.yaml`).
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    origin_comments = set()  # the comments of the copies in the override file
+    origin_comments = set()  # the comments on copies in the override file
     for element in elements(tree, section):
         match = origin_comment(tree, element)
         if match:
@@ -201,9 +202,10 @@ def read_lower_layer(
         common_tree = _tree(files, common_path(target), section)
         common_list = _section_list(common_tree, section)
 
-    origins: dict[str, tuple[T, str]] = {}  # by key: the element, and the comment of its copies
+    origins: dict[str, tuple[T, str]] = {}  # maps keys to (element, comment for its copies)
     # The common file's list also replaces the spec's list. In that case, the spec's elements are
-    # used only if the user wants copies of them, or if the override file already has some.
+    # used only if the user wants them to be copied, or if the override file already contains copies
+    # of some.
     is_spec_used = common_list is None
     if is_spec_used or target.carry or FROM_SPEC in origin_comments:
         origins = {key: (element, FROM_SPEC) for key, element in spec.items()}
@@ -211,21 +213,22 @@ def read_lower_layer(
         common_elements = common(common_list.children)
         origins |= {key: (element, FROM_COMMON) for key, element in common_elements.items()}
 
-    copied = target.carry  # set by the user, or None
+    copied = target.carry  # the user's choice, or None
     if copied is None:
-        is_own_list = bool(origin_comments)  # a list without origin comments is not ours
+        is_own_list = bool(origin_comments)  # we did not write a list without origin comments
         copied = not has_list or is_own_list
     return LowerLayer(origins, used=not has_list, copied=copied)
 
 
 def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Return the tree with these elements at the end of the section's list. A missing list is
-    added.
+    """Return the tree with these elements appended to the section's list.
+    A missing list is added.
     """
     if not items:
         return tree
     mapping = value(tree.root, section.name)
-    # Argo CD fails on an empty or comment-only file ("Invalid JSON Patch"), so fill that file.
+    # Argo CD fails on a file that is empty or contains only comments ("Invalid JSON Patch"), so
+    # fill it.
     if mapping is None:
         return add(tree, tree.root, {section.name: {section.list: items}})
     _require_own(tree, mapping)
@@ -237,8 +240,8 @@ def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tr
 
 
 def _require_own(tree: Tree, node: Node) -> None:
-    """Raise TargetError if the node is a YAML alias or shares its value with one, because a change
-    would also affect another place in the file.
+    """Raise TargetError if the node is a YAML alias or shares its value with one, because changing
+    it would also affect another place in the file.
     """
     if node.kind == "alias":
         raise TargetError(
@@ -249,11 +252,11 @@ def _require_own(tree: Tree, node: Node) -> None:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment (`# from the Application`) with the preceding spaces.
-    Group 1 is the comment alone.
+    """Return the match for an element's origin comment (`# from the Application`) and the spaces
+    before it. Group 1 is the comment alone.
 
-    The comment may be on any of the element's lines. Return None if there is none, or if the
-    element is in flow style.
+    The comment may be on any of the element's lines. Return None if there is no such comment, or if
+    the element is in flow style.
     """
     for end_of_value in _comment_positions(tree, element):
         comment = _ORIGIN.fullmatch(tree.text, end_of_value, line_end(tree.text, end_of_value))
@@ -269,20 +272,20 @@ def is_copy(tree: Tree, element: Node) -> bool:
 
 def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
     """Yield each position in an element after which a comment may begin: the end of the element, or
-    the end of each value in it. Yield nothing for an alias, or for an element in flow style.
+    the end of each value in it. Yield nothing for an alias or for an element in flow style.
     """
     if element.kind == "alias":
         return
     parent = tree.parent(element)
     is_in_flow_style = parent is not None and parent.style == "{"
-    # After a flow-style element, the comment could belong to anything on the line.
+    # A comment after a flow-style element could refer to anything on the line.
     if is_in_flow_style or element.style == "{":
         return
     value_nodes = [element]
     if element.kind == "mapping":
         value_nodes = [child for _, child in pairs(element)]
     for node in value_nodes:
-        # in a block scalar, the comment would be part of the value
+        # in a block scalar, the comment would become part of the value
         if node.kind == "scalar" and node.style not in {"|", ">"}:
             yield content_end(tree.text, node)
 
@@ -294,13 +297,14 @@ def with_updated_copies(
     key_of: KeyOf,
     added: Collection[str],
 ) -> Tree:
-    """Return the tree without the copies whose origin is gone, and with the right origin comment on
-    the remaining copies.
+    """Return the tree with outdated copies removed, and with the correct origin comment on each
+    remaining copy.
 
-    A copy is an element with an origin comment (`# from the Application`). The elements whose keys
-    are in `added` are new copies, which have no comment yet. A copy's origin is the element with
-    the same key in the lower layer, which is the spec or the common file. `key_of` returns an
-    element's key, or None for the image's own elements, whose comments are removed.
+    A copy is an element with an origin comment (`# from the Application`). Its origin is the
+    element with the same key in the lower layer, which is the spec or the common file. A copy is
+    outdated if it no longer has an origin. The elements whose keys are in `added` are new copies,
+    which do not have a comment yet. `key_of` returns an element's key, or None for the image's own
+    elements, whose comments are removed.
     """
     if lower_layer.copied:
         tree = _without_outdated_copies(tree, section, lower_layer, key_of)
@@ -315,7 +319,7 @@ def with_updated_copies(
         elif lower_layer.copied and key in lower_layer.origins:
             _, new_comment = lower_layer.origins[key]
         else:
-            continue  # the list gets no copies, or this copy could not be removed
+            continue  # nothing is copied to the list, or this copy could not be removed
         splices += _comment_change(tree, element, old_comment, new_comment)
     return checked(tree, splices, {}) if splices else tree
 
@@ -326,8 +330,8 @@ def _without_outdated_copies(
     lower_layer: LowerLayer[T],
     key_of: KeyOf,
 ) -> Tree:
-    """Return the tree without the copies whose key is no longer in the lower layer, which is the
-    spec or the common file.
+    """Return the tree without the copies whose key no longer exists in the lower layer, which is
+    the spec or the common file.
     """
     numbers_to_drop = []
     for number, element in enumerate(elements(tree, section)):
@@ -352,8 +356,8 @@ def _comment_change(
     """Return the splice that replaces an element's old origin comment with the new one, or [] if
     nothing changes.
 
-    `old_comment` is None if there is no old comment, and `new_comment` is "" to remove it. The
-    element does not get a comment if its line already has a person's comment.
+    `old_comment` is None if there is no old comment, and `new_comment` is "" to remove it. No
+    comment is added if the element's line already contains a person's comment.
     """
     if old_comment is not None:
         if old_comment[1] == new_comment:
@@ -373,8 +377,8 @@ def _comment_change(
 
 
 def _section(target: Target) -> Section:
-    """Return the section in the target's override file:
-    the one for a plugin or the one for Helm.
+    """Return the section of the target's override file: the one for a plugin, or else the one for
+    Helm.
     """
     return PLUGIN if target.kind == "plugin-override" else HELM
 
@@ -382,12 +386,12 @@ def _section(target: Target) -> Section:
 def _element_names(target: Target) -> Keys:
     """Return the names of the image's elements, which are parameters or plugin variables.
 
-    Raises AnnotationError if the annotations do not make clear which element has the tag.
+    Raises AnnotationError if the annotations do not specify which element contains the tag.
     """
     keys = target.keys
     if _section(target) == HELM:
         return names_of(keys)
-    # Every plugin has its own variables, so there is no sensible default.
+    # Every plugin defines its own variables, so there is no sensible default.
     if not keys.spec and not keys.tag:
         hint = "set <alias>.plugin.image-tag or <alias>.plugin.image-spec to the variable's name"
         raise AnnotationError("no annotation specifies the plugin variable for the tag", hint=hint)
@@ -395,15 +399,16 @@ def _element_names(target: Target) -> Keys:
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the names of the Helm parameters to write: either the one for the whole reference, or
-    those for the name, the tag, and the digest ("" if there is none).
+    """Return the names of the Helm parameters to write: either the name of the parameter for the
+    complete reference, or the names of those for the image's name, tag, and digest ("" if there is
+    none).
 
-    Raises AnnotationError if the name and the tag have the same parameter.
+    Raises AnnotationError if the same parameter is set for the name and the tag.
     """
     if keys.spec:
         return Keys(spec=keys.spec)  # as in AIU, the spec takes precedence over name and tag
     name = keys.name or "image.name"
-    tag = keys.tag or "image.tag"  # AIU's defaults
+    tag = keys.tag or "image.tag"  # the same defaults as in AIU
     if name == tag:
         hint = f"use helm.image-spec: {name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=hint)
@@ -415,8 +420,8 @@ def names_of(keys: Keys) -> Keys:
 
 
 def _spec_elements(target: Target) -> Sequence[Parameter]:
-    """Return the elements of the Application's spec: the Helm parameters, or the plugin's variables
-    as parameters.
+    """Return the elements of the Application's spec: its Helm parameters, or the plugin's variables
+    in the form of parameters.
     """
     if _section(target) == HELM:
         return target.source.parameters
@@ -426,8 +431,8 @@ def _spec_elements(target: Target) -> Sequence[Parameter]:
 def _field(element: Node, name: str) -> Node | None:
     """Return the node of an element's field, or None if it is missing.
 
-    A field with exactly this name is preferred. Argo CD ignores case in field names, so otherwise
-    the first field that differs only in case is returned.
+    A field with exactly this name is preferred. Argo CD ignores case in field names, so if there is
+    no such field, the first field that differs only in case is returned.
     """
     element = resolved(element)
     if element.kind != "mapping":
@@ -448,18 +453,20 @@ def _text(element: Node, name: str) -> str:
 
 
 def _parameters(tree: Tree, section: Section) -> list[Parameter]:
-    """Return the elements that have a name."""
+    """Return the elements that have a name, as parameters."""
     parameters = [_parameter_of_element(element, section) for element in elements(tree, section)]
     return [parameter for parameter in parameters if parameter.name]
 
 
 def _values_by_name(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """Return the parameters' values. If a name appears twice, the last value wins."""
+    """Return the parameters' values, keyed by name. If a name appears twice,
+    the last value wins.
+    """
     return {parameter.name: parameter.value for parameter in parameters}
 
 
 def _parameter_of_element(element: Node, section: Section) -> Parameter:
-    """Return the element's fields. A missing field is "" or false."""
+    """Return an element's fields as a parameter. A missing field is "" or false."""
     force = section == HELM and _text(element, "forcestring").lower() == "true"
     return Parameter(
         _text(element, "name"),
@@ -469,7 +476,7 @@ def _parameter_of_element(element: Node, section: Section) -> Parameter:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image according to its elements in the override file.
+    """Return the image according to the image's elements in the override file.
 
     The reading is not sound (the elements must be rewritten) if one of the image's elements appears
     twice with different values, or if YAML or `helm --set` turns its value into a number or a
@@ -481,9 +488,9 @@ def read(files: Files, target: Target) -> Reading:
     parameters = _parameters(tree, section)
     unsound_names = _unsound_names(tree, section, parameters)
     if section == HELM:
-        # called only for its errors
+        # called only to raise errors
         known_digest(files, target, names, parameters or target.source.parameters)
-    # With `spec`, one element has both the name and the tag.
+    # With `spec`, a single element contains both the name and the tag.
     own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
     texts = _values_by_name(parameters)
     is_sound = own_names.isdisjoint(unsound_names)
@@ -517,12 +524,12 @@ def read_below(files: Files, target: Target) -> Reading:
     """Return the image in the layers below the target: in the elements of the Application's spec
     or, for an override file without a list, of the spec or the common file.
 
-    If the override file has a list, Argo CD ignores these elements, and all parts are "".
+    If the override file contains a list, Argo CD ignores these elements, and all parts are "".
     """
     parameters = _spec_elements(target)
     if target.kind.endswith("-override"):
         parameters = []
-        # Leave out `carry`, which would include the spec's elements even if Argo CD ignores them.
+        # Reset `carry`, which could include the spec's elements even though Argo CD ignores them.
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             parameters = [parameter for parameter, _ in lower_layer.origins.values()]
@@ -538,7 +545,7 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
     spec = _spec_elements(target)
 
     def read_common(nodes: Sequence[Node]) -> dict[str, Parameter]:
-        """Return the elements of the common file's list, by name."""
+        """Return the elements of the common file's list, keyed by name."""
         parameters: dict[str, Parameter] = {}
         for number, node in enumerate(nodes):
             # Argo CD takes a missing field from the spec's element at the same index.
@@ -559,17 +566,17 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the image's elements, and copies of the other elements of the
-    Application's spec and of the common file (`.argocd-source.yaml`).
+    """Return the override file with the image's elements, and with copies of the other elements of
+    the Application's spec and of the common file (`.argocd-source.yaml`).
 
-    Each copy has a comment that says where it was copied from. A copy is updated when the original
-    changes, and removed when the original is removed. All other elements are left unchanged.
+    Each copy has a comment that names its origin. A copy is updated when its origin changes, and
+    removed when its origin is removed. All other elements are left unchanged.
     """
     section = _section(target)
     names = _element_names(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
-    # Two sets of wanted elements, by name: the image's own elements, and copies of the lower
+    # The wanted elements, keyed by name: first the image's own elements, then copies of the lower
     # layer's elements.
     own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
@@ -582,8 +589,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         name = _text(element, "name")
         if name in own_elements:
             return own_elements[name]
-        # A person's element is left unchanged, even if the lower layer has an element with this
-        # name.
+        # A person's element is left unchanged, even if the lower layer contains an element with
+        # this name.
         return wanted_copies.get(name) if is_copy(tree, element) else None
 
     def key_of(element: Node) -> str | None:
@@ -595,7 +602,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     wanted_elements = {**wanted_copies, **own_elements}
     missing = [element for name, element in wanted_elements.items() if name not in old_values]
     with about(path):
-        # First the elements in the file, then the missing ones, and finally all origin comments.
+        # Update the existing elements first, then add missing elements, and finally update all
+        # origin comments.
         tree = _with_values(tree, section, wanted_content)
         tree = _with_all_fields(tree, section, wanted_content)
         tree = with_new_elements(
@@ -618,16 +626,16 @@ def _own_elements(
     keys: Keys,
     old_parameters: Sequence[Parameter],
 ) -> Mapping[str, Parameter]:
-    """Return the wanted elements for the image, by name, such as `image.tag`.
+    """Return the wanted elements for the image, keyed by name, such as `image.tag`.
 
-    The image's name is spelled as in the file or the spec, if one of them has it. Raises
+    The image's name is spelled as in the file or the spec, if either contains it. Raises
     `TargetError` if a key that is not annotated sets a digest.
     """
     is_helm = _section(target) == HELM
     old_digest = ""
     if is_helm:
         old_digest = known_digest(files, target, keys, old_parameters or target.source.parameters)
-    name_key = keys.spec or keys.name  # the element with the image's name
+    name_key = keys.spec or keys.name  # the element that contains the image's name
     spellings = [
         parameter.value
         for parameter in (*old_parameters, *_spec_elements(target))
@@ -639,7 +647,7 @@ def _own_elements(
     elif keys.digest:
         texts = {
             keys.name: image_name,
-            keys.tag: image.tag or "latest",  # next to a digest, as in `tag_value`
+            keys.tag: image.tag or "latest",  # as in `tag_value`, a digest needs a tag
             keys.digest: digest_value(image, keys.digest, old_digest),
         }
     else:
@@ -654,7 +662,7 @@ def _own_elements(
 
 
 def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
-    """Return the complete element, with its fields in AIU's order."""
+    """Return the complete element, with its fields in the order that AIU uses."""
     fields: dict[str, Word] = {"name": parameter.name, "value": parameter.value}
     if section == HELM:
         # AIU writes and reads only this spelling. Argo CD ignores case.
@@ -663,9 +671,11 @@ def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
 
 
 def _with_values(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
-    """Return the tree with the wanted values in the fields that exist: `value` and `forcestring`.
+    """Return the tree with the wanted values in existing fields, which are `value` and
+    `forcestring`.
 
-    A value that is not a string becomes one, even if the element is otherwise left unchanged.
+    A value that is not a string is converted to a string, even if the element is otherwise left
+    unchanged.
     """
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
@@ -684,12 +694,12 @@ def _with_values(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree
 
 
 def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
-    """Return the tree with the missing fields of each element that has wanted content.
+    """Return the tree with missing fields added to each element that has wanted content.
 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
     """
-    # Each added line moves the nodes after it, so search the tree again.
+    # Each added line moves the nodes after it, so search the new tree again.
     while missing_field := _first_missing_field(tree, section, wanted_content):
         element, field, data = missing_field
         tree = add(tree, require_unshared(tree, element), {field: data})
@@ -697,7 +707,7 @@ def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> 
 
 
 def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
-    """Return whether a value differs from the wanted one or is not a string. If `wanted` is None,
+    """Return whether a value differs from the wanted value or is not a string. If `wanted` is None,
     return whether the value is neither a string nor null.
 
     A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a person
@@ -715,8 +725,8 @@ def _first_missing_field(
     section: Section,
     wanted_content: WantedOf,
 ) -> tuple[Node, str, Data] | None:
-    """Return an element that lacks a field, the field's name, and its wanted value. Return None if
-    no element with wanted content lacks a field.
+    """Return an element that lacks a field, the field's name, and the field's wanted value. Return
+    None if no element with wanted content lacks a field.
     """
     for element in elements(tree, section):
         parameter = wanted_content(tree, element)
@@ -729,8 +739,9 @@ def _first_missing_field(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return the elements of the Application's spec or `.argocd-source.yaml` that have no effect,
-    and that an update of the override file would not restore: the changed and the hidden ones.
+    """Return the elements of the Application's spec or of `.argocd-source.yaml` that have no
+    effect, and that an update of the override file would not restore. These are the changed and the
+    hidden elements.
 
     The image's own elements are not included.
     """
@@ -743,10 +754,10 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
 
-    # Changed: the file has the element with different fields, but not as a copy, which the next
-    # update would correct. `managed` has the names that any entry of the Application writes.
+    # Changed: the file contains the element with different fields, and not as a copy, which the
+    # next update would correct. `managed` lists the names that any alias of the Application writes.
     written_names = own_names.union(target.managed)
-    changed: dict[str, Stray] = {}  # by name, which may appear twice in the file
+    changed: dict[str, Stray] = {}  # keyed by name, which may appear twice in the file
     for element in elements(tree, section):
         parameter = _parameter_of_element(element, section)
         name = parameter.name
@@ -755,7 +766,7 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         original, comment = origins[name]
         if parameter != original and not is_copy(tree, element):
             changed[name] = Stray(name, comment, hidden=False)
-    if lower_layer.copied:  # the next update adds the elements that the file lacks
+    if lower_layer.copied:  # the next update adds any elements that the file lacks
         return tuple(changed.values())
 
     # Hidden: the file lacks the element, and Argo CD uses only the file's list.

@@ -1,14 +1,15 @@
-"""Reads and writes an Application's state file, which has a state for each file and alias.
+"""Reads and writes an Application's state file, which contains a state for each write-back file and
+alias.
 
-Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the
-first write-back file, so that two Argo CD instances that use the same repository and Application
-name do not share state.
+The file's path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of
+the first write-back file, so that two Argo CD instances that use the same repository and
+Application name do not share state.
 
 People may read, edit, and revert the file. Its content is YAML, but its name does not end in
-`.yaml`, because Argo CD's directory sources would then apply it as a manifest. Values are read as
-strings: an unquoted `1.10` is the tag 1.10, not a number. The file is written in a fixed form.
-Comments at the beginning are kept. Unknown keys belong to a newer version, so they are ignored, but
-kept.
+`.yaml`, because Argo CD's directory sources would otherwise apply it as a manifest. Values are read
+as strings: an unquoted `1.10` is the tag 1.10, not a number. The file is written in a fixed form.
+Comments at the beginning are kept. Unknown keys are assumed to come from a newer version, so they
+are ignored but kept.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _HEAD = (
 )
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 _CORE = "tag:yaml.org,2002:"
-_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these can change its meaning in flow style
-_LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
-# A mapping's known keys, each with the shape of the mapping below it, or None for a value or a
-# list.
+_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may change its meaning in flow style
+_LONG_KEY = 1000  # characters; libyaml gives up on finding the `:` of a simple key after 1024
+# The known keys of a mapping, each with the shape of the mapping below it, or with None for a value
+# or a list.
 _Shape = Mapping[str, "_Shape | None"]
-ANY = ""  # in a shape, matches any key
+ANY = ""  # matches any key in a shape
 _HOLD: _Shape = dict.fromkeys(("reason", "by", "at", "until"))
 _MEANT: _Shape = dict.fromkeys(("to", "tag", "digest", "was"))
 _BUILD = ("counter", "commit", "repository", "created")
@@ -60,19 +61,19 @@ _MISPLACED = (
     " file or alias"
 )
 _TIMES = ("at", "until", "created")
-_SEQUENCE = re.compile(r"[0-9]{1,20}")  # a 64-bit number
-_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
-# A lone surrogate stands for a byte in a command-line argument that was not UTF-8.
+_SEQUENCE = re.compile(r"[0-9]{1,20}")  # enough for a 64-bit number
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags that stand for a string
+# A lone surrogate stands for a byte of a command-line argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# A state file's content as nested mappings, lists, and strings. If it contains a Node, that is the
-# value of a key that only a newer version of Image Update knows, and it is kept unchanged.
+# A state file's content as nested mappings, lists, and strings. A Node in it is the value of a key
+# that only a newer version of Image Update knows, and is kept unchanged.
 FileData = Mapping[str, object]
 
 
 def states_of(tree: Tree) -> dict[str, State]:
-    """Return the states in a state file, by write-back file. Empty states are omitted.
+    """Return the states in a state file, keyed by write-back file. Empty states are omitted.
 
-    Raises a TargetError with the line, the mistake, and the fix.
+    Raises a TargetError that contains the line, the mistake, and the fix.
     """
     if len(tree.roots) > 1:
         hint = "a state file has only one document: remove `---` and everything after it"
@@ -87,7 +88,7 @@ def states_of(tree: Tree) -> dict[str, State]:
 
 
 def _refuse_anchors(tree: Tree) -> None:
-    """Raise TargetError for an anchor or an alias, because these would link lines that must change
+    """Raise TargetError for an anchor or alias, because it would link lines that must change
     independently.
     """
     for node in walk(tree.root):
@@ -106,8 +107,8 @@ def _refuse_anchors(tree: Tree) -> None:
 
 
 def _file_state(tree: Tree, node: Node, path: str) -> State:
-    """Return the state below a write-back file's path: the hold on all images, and the memory of
-    each image (what the file remembers about it) by alias. Empty memories are omitted.
+    """Return the state stored for a write-back file: the hold on all images, and the memory of each
+    image (what the state file remembers about it), keyed by alias. Empty memories are omitted.
     """
     fields = _fields(tree, node, path, _STATE)
     images = _children(tree, fields["images"], "images")
@@ -119,11 +120,11 @@ def _file_state(tree: Tree, node: Node, path: str) -> State:
 
 
 def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
-    """Return an image's memory, which is what the state file remembers about it in the mapping
-    below its alias.
+    """Return an image's memory, which is what the state file remembers about the image, from the
+    mapping below the image's alias.
 
     The keys are `written`, `replaced`, `failed`, `hold`, `deferred`, and `rollback`. Raises
-    TargetError for a mistake in one of them.
+    TargetError if one of them has an invalid value.
     """
     fields = _fields(tree, node, alias, _MEMORY)
     rollback_fields = _fields(tree, fields["rollback"], "rollback", _MEANT)
@@ -141,8 +142,8 @@ def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
 def _hold_below_key(tree: Tree, node: Node) -> Hold | None:
     """Return the hold (an order to keep the current version), or None if the key is missing.
 
-    Raises TargetError for a hold that is empty or has no reason. Such a hold does not count as "no
-    hold", because the held images must not change.
+    Raises TargetError for a hold that is empty or has no reason. Such a hold must not be treated as
+    "no hold", because the held images must not change.
     """
     if node is NOTHING:
         return None
@@ -156,7 +157,7 @@ def _hold_below_key(tree: Tree, node: Node) -> Hold | None:
 
 
 def _build_below_key(tree: Tree, node: Node, key: str) -> Written | None:
-    """Return the build below a key (`written` or `deferred`), or None if it has no fields.
+    """Return the build below a key (`written` or `deferred`), or None if the build has no fields.
 
     Raises TargetError if the build's sequence is not a number.
     """
@@ -184,7 +185,9 @@ def _build_below_key(tree: Tree, node: Node, key: str) -> Written | None:
 
 
 def _texts_of_fields(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
-    """Return the value of each field, with times in UTC. Raises TargetError for an invalid time."""
+    """Return the value of each field, with times converted to UTC. Raises TargetError for an
+    invalid time.
+    """
     texts = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
         time = texts.get(name, "")
@@ -199,7 +202,7 @@ def _texts_of_fields(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _scalar_text(tree: Tree, node: Node, name: str) -> str:
-    """Return the string, or "" for a null. Raises TargetError for any other value."""
+    """Return the value of a string, or "" for a null. Raises TargetError for any other node."""
     if node.kind != "scalar" or node.tag not in _TAGS:
         raise _line_error(
             tree,
@@ -211,7 +214,7 @@ def _scalar_text(tree: Tree, node: Node, name: str) -> str:
 
 
 def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
-    """Return the strings in a list, or () for a null. Raises TargetError for any other value."""
+    """Return the strings in a list, or () for a null. Raises TargetError for any other node."""
     hint = f'put each item on its own line below {name}: - "…"'
     if node.null:
         return ()
@@ -226,8 +229,9 @@ def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]:
     """Return the value of each known key in a mapping. A missing key has the value `NOTHING`.
 
-    `name` is the mapping's name, for messages. Raises TargetError for a key that resembles a known
-    key, or a key from elsewhere in the file, because a misspelled hold would have no effect.
+    `name` is the mapping's name, for messages. Raises TargetError for an unknown key that resembles
+    a known key, or that belongs elsewhere in the file, because a misspelled hold would have no
+    effect.
     """
     children = _children(tree, node, name)
     known_stems = _STEMS | {_stem(word) for word in known}
@@ -243,8 +247,8 @@ def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]
 
 
 def _stem(key: str) -> str:
-    """Return what similar keys have in common: the singular in lowercase, without whitespace and
-    invisible characters.
+    """Return the part that similar keys have in common: the singular in lowercase, without
+    whitespace and invisible characters.
     """
     letters = [letter for letter in key.lower() if letter.isprintable() and not letter.isspace()]
     return "".join(letters).rstrip("s")
@@ -254,7 +258,7 @@ def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
     """Return the keys and values of a mapping, or {} for a null. `name` is the mapping's name, for
     messages.
 
-    Raises TargetError for any other value, and for a key that is not a string or appears twice.
+    Raises TargetError for any other node, and for a key that is not a string or that appears twice.
     """
     if node.null:
         return {}
@@ -275,7 +279,7 @@ def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
                 f"a key in {short_name} is {_kind_in_words(key)}",
                 "use a plain word, or quote it",
             )
-        if key.value in children:  # YAML readers disagree about which one wins
+        if key.value in children:  # YAML readers disagree about which value wins
             raise _line_error(
                 tree,
                 key,
@@ -287,7 +291,7 @@ def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
 
 
 def _kind_in_words(node: Node) -> str:
-    """Return the node's kind for a message, such as "a list"."""
+    """Return the node's kind in words, such as "a list", for use in a message."""
     if node.tag and node.kind == "scalar":
         return f"tagged {node.tag}"
     return {
@@ -303,10 +307,10 @@ def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
 
 
 def with_keys_of_newer_versions(tree: Tree, data: FileData) -> FileData:
-    """Return the data to write, plus the file's unknown keys, which only a newer version of Image
-    Update knows.
+    """Return the data to write, plus the unknown keys in the file, which come from a newer version
+    of Image Update.
 
-    When a hold, a build, or a rollback is removed, the unknown keys in it are also removed.
+    When a hold, a build, or a rollback is removed, any unknown keys in it are removed as well.
     """
     return _with_unknown_keys(tree.root, data, _FILE)
 
@@ -314,13 +318,13 @@ def with_keys_of_newer_versions(tree: Tree, data: FileData) -> FileData:
 def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
     """Return the data of one mapping, plus the unknown keys of the same mapping in the file.
 
-    `node` is the mapping in the file, and `data` is what will be written instead. `shape` has the
-    known keys. Mappings below them are handled in the same way.
+    `node` is the mapping in the file, and `data` is what will be written instead. `shape` contains
+    the known keys. Nested mappings are handled in the same way.
     """
     combined = dict(data)
     if node.kind != "mapping":
         return combined
-    allows_any_key = ANY in shape  # the keys are names, so none is unknown
+    allows_any_key = ANY in shape  # the keys are names, so none of them is unknown
     for key, value in pairs(node):
         name = key.value
         is_known = name in shape or allows_any_key
@@ -328,17 +332,17 @@ def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
             combined[name] = value
             continue
         inner_shape = shape[name] if name in shape else shape[ANY]
-        if inner_shape is None:  # the key has a single value or a list
+        if inner_shape is None:  # the key's value is a single value or a list
             continue
         inner_data = data.get(name)
         # In a collection, the keys are names: paths below `files`, and aliases below `images`.
         is_collection = ANY in inner_shape
-        # A hold, a build, or a rollback. The items of a collection are not records.
+        # A hold, a build, or a rollback. The items of a collection do not count as records.
         is_record = not allows_any_key and not is_collection
         is_removed = is_record and inner_data is None
-        if is_removed:  # its unknown keys are removed with it
+        if is_removed:  # the record's unknown keys are removed with it
             continue
-        # Everything else may have unknown keys, even if no data is left for it.
+        # Anything else may contain unknown keys, even if no data is left for it.
         known_data = inner_data if isinstance(inner_data, Mapping) else {}
         inner = _with_unknown_keys(value, known_data, inner_shape)
         if inner:
@@ -347,7 +351,7 @@ def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
 
 
 def _instant(name: str, text: str) -> str:
-    """Return a field's time in UTC, or "" for "". Raises TargetError if it is not a time."""
+    """Return a field's time in UTC, or "" for "". Raises TargetError if the value is not a time."""
     if not text:
         return ""
     try:
@@ -359,7 +363,8 @@ def _instant(name: str, text: str) -> str:
 def without_surrogates(text: str) -> str:
     """Return the text with each surrogate replaced with U+FFFD.
 
-    Python uses surrogates for non-UTF-8 bytes in an argument, and files cannot contain them.
+    Python represents non-UTF-8 bytes in command-line arguments as surrogates, which files cannot
+    contain.
     """
     return _SURROGATES.sub("\ufffd", text)
 
@@ -368,7 +373,7 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
     """Return the states as nested mappings, lists, and strings, in the file's order and without
     empty values, such as `{"files": {<file>: {"images": {<alias>: {"written": {"tag": "1.2"}}}}}}`.
 
-    Times are normalized. Raises TargetError if a time is invalid, or a sequence has more than 20
+    Times are normalized. Raises TargetError if a time is invalid or a sequence has more than 20
     digits.
     """
     files = {}
@@ -424,8 +429,8 @@ def _as_stored(data: FileData) -> dict[str, object]:
 
 
 def in_fixed_form(tree: Tree, data: FileData) -> str:
-    """Return the text with the comments at its beginning, and below them, the data in the fixed
-    form.
+    """Return the new text of a state file: the comments at the beginning of its current text,
+    followed by the data in the fixed form.
     """
     head = []
     for line in tree.text.splitlines():
@@ -441,7 +446,7 @@ def in_fixed_form(tree: Tree, data: FileData) -> str:
 def in_flow(data: object) -> str:
     """Return the data as YAML on one line, such as `{written: {tag: "1.10"}}`.
 
-    A node in the data keeps its type: its plain scalars remain plain.
+    Nodes in the data keep their types: their plain scalars remain plain.
     """
     if isinstance(data, Node):
         return _node_in_flow(data)
@@ -452,8 +457,8 @@ def in_flow(data: object) -> str:
 
 
 def _node_in_flow(node: Node) -> str:
-    """Return a node as YAML on one line, with its tags. A plain scalar remains plain if that cannot
-    change its meaning on this line.
+    """Return a node as YAML on one line, including its tags. A plain scalar remains plain if its
+    meaning cannot change on this line.
     """
     tag = node.tag
     if tag.startswith(_CORE):
@@ -471,7 +476,7 @@ def _node_in_flow(node: Node) -> str:
 
 def _lines(data: FileData) -> list[str]:
     """Return the data as lines of YAML in block style, one key or item per line. A node in the data
-    takes one line.
+    is written on a single line.
     """
     lines: list[str] = []
     for key, value in data.items():
@@ -496,20 +501,22 @@ def _lines(data: FileData) -> list[str]:
 
 
 def read_state(text: str) -> dict[str, State]:
-    """Return the states in a state file's text, by write-back file, or {} if the text is empty or
-    has only comments.
+    """Return the states in a state file's text, keyed by write-back file, or {} if the text is
+    empty or contains only comments.
 
-    Times are RFC 3339 in UTC. Raises a TargetError with the line, the mistake, and the fix.
+    Times are RFC 3339 in UTC. Raises a TargetError that contains the line, the mistake, and the
+    fix.
     """
     return states_of(_state_tree(text))
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """Return a state file's text with these states instead of its own, or "" if nothing is left to
-    store and the file must be removed.
+    """Return a state file's text with its states replaced by these. Return "" if nothing remains to
+    be stored, which means that the file must be removed.
 
-    The text is unchanged if it already has these states in any form. Keys from newer versions are
-    kept. Raises TargetError if `text` is not a state file, or a time in the states is invalid.
+    The text is unchanged if it already contains these states in any form. Keys from newer versions
+    are kept. Raises TargetError if `text` is not a state file or if a time in the states is
+    invalid.
     """
     wanted_data = data_of(states)
     is_blank = not text.strip("\ufeff \t\r\n")
@@ -528,10 +535,10 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
 
 
 def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> None:
-    """Raise TargetError if a new state file's text, when parsed, does not have the data that was to
+    """Raise TargetError if parsing a new state file's text does not result in the data that was to
     be written.
 
-    `state_data` are the states, and `all_data` also has the keys from newer versions.
+    `state_data` contains the states, and `all_data` also contains the keys from newer versions.
     """
     tree = _state_tree(text)
     has_same_states = data_of(states_of(tree)) == state_data
@@ -545,7 +552,9 @@ def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> N
 
 
 def _sorted(data: object) -> object:
-    """Return the same data with sorted keys, so that comparisons ignore the order of keys."""
+    """Return the same data with sorted keys, so that the order of keys does not affect
+    comparisons.
+    """
     if not isinstance(data, Mapping):
         return data
     return {key: _sorted(value) for key, value in sorted(data.items())}
@@ -554,8 +563,8 @@ def _sorted(data: object) -> object:
 def _state_tree(text: str) -> Tree:
     """Return the tree of a state file's text.
 
-    Raises a TargetError with the fix if the text is not YAML, is too large, or has a line break
-    that only some readers recognize.
+    Raises a TargetError that suggests a fix if the text is not YAML, is too large, or contains a
+    line break that only some YAML readers recognize.
     """
     if len(text) > LARGEST:
         raise TargetError("the state file is larger than 1 MB", hint=_CORRECT)
@@ -571,7 +580,7 @@ def _state_tree(text: str) -> Tree:
 def _refuse_conflict(text: str, error: TargetError) -> None:
     """Raise TargetError if the text shows signs of a merge conflict, such as `<<<<<<< HEAD`.
 
-    `error` is the error from parsing the text.
+    `error` is the error that parsing the text raised.
     """
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(_CONFLICT[0]):

@@ -2,7 +2,7 @@
 
 Scalars keep their quotes and block style. New keys and items follow the style of their neighbors.
 The new text is then parsed: only the intended nodes may differ from the old text, and every YAML
-reader must read the new values in them.
+reader must read them as the new values.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from task.editors.yaml.spelling import (
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
-_LONGEST_HEADER = 3  # a block scalar's header, such as `|+2`
-_QUESTION_MARK = "? "  # begins an explicit key
+_LONGEST_HEADER = 3  # the longest header of a block scalar, such as `|+2`
+_QUESTION_MARK = "? "  # introduces an explicit key
 _WIDEST = 9  # columns after a dash; a wider gap does not count as the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPERTIES = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
@@ -40,7 +40,7 @@ class Splice(NamedTuple):
     text: str
 
 
-More = Mapping[str, Data] | Sequence[Data]  # new entries for a collection
+More = Mapping[str, Data] | Sequence[Data]  # new entries to add to a collection
 # Compares an old and a new node, without their children. Returns the pairs of children to compare
 # next, or None if the new node is not as intended.
 Pairs = Iterable[tuple[Node, Node]]
@@ -50,7 +50,7 @@ Comparison = Callable[[Node, Node], Pairs | None]
 def apply(text: str, splices: Sequence[Splice]) -> str:
     """Return the text with all splices applied. Splices at the same position keep their order."""
     parts = []
-    copied_until = 0  # the position in the old text
+    copied_until = 0  # up to here, the old text has been copied
     for start, end, new_text in sorted(splices, key=lambda splice: (splice.start, splice.end)):
         parts += [text[copied_until:start], new_text]
         copied_until = end
@@ -66,8 +66,8 @@ def unintended_change() -> TargetError:
 def checked(tree: Tree, splices: Sequence[Splice], comparisons: Mapping[int, Comparison]) -> Tree:
     """Return the tree after the splices, in which only the intended nodes may differ.
 
-    `comparisons` has the nodes that may differ, by the old node's id, each with the function that
-    accepts the new node.
+    `comparisons` maps the id of each old node that may differ to the function that accepts the new
+    node.
 
     Raises TargetError if any other node differs, or if a new node is not accepted.
     """
@@ -91,13 +91,11 @@ def checked(tree: Tree, splices: Sequence[Splice], comparisons: Mapping[int, Com
 
 
 def _accept_unchanged(old: Node, new: Node) -> Pairs | None:
-    """Return the pairs of children to compare if a node is otherwise the same as before,
-    else None.
-    """
+    """Return the pairs of children to compare if a node is otherwise unchanged, or else None."""
     is_same = (
         old.kind == new.kind
         and old.value == new.value
-        and old.style == new.style  # a quoted number without its quotes is a different value
+        and old.style == new.style  # without its quotes, a quoted number is a different value
         and old.anchor == new.anchor
         and old.tag == new.tag
     )
@@ -105,19 +103,19 @@ def _accept_unchanged(old: Node, new: Node) -> Pairs | None:
 
 
 def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
-    """Return the pairs of old and new nodes, or None if the two counts differ."""
+    """Return pairs of old and new nodes, or None if the numbers of nodes differ."""
     return zip(old, new, strict=True) if len(old) == len(new) else None
 
 
 def accept_new_entries(more: More, *, last: bool = True) -> Comparison:
-    """Return a comparison that accepts a collection if it has these new entries at its end or,
-    without `last`, before its last entry.
+    """Return a comparison that accepts a collection to which these entries have been added, at its
+    end or, without `last`, before its last entry.
     """
     children_per_entry = 2 if isinstance(more, Mapping) else 1
     added_count = children_per_entry * len(more)
 
     def compare(old: Node, new: Node) -> Pairs | None:
-        start = len(old.children)  # the start of the added entries
+        start = len(old.children)  # where the added entries start
         if not last:
             start -= children_per_entry
         end = start + added_count
@@ -131,7 +129,9 @@ def accept_new_entries(more: More, *, last: bool = True) -> Comparison:
 
 
 def accept_removal(*numbers: int) -> Comparison:
-    """Return a comparison that accepts a collection if it lacks the entries at these positions."""
+    """Return a comparison that accepts a collection from which the entries at these positions have
+    been removed.
+    """
     removed = frozenset(numbers)
 
     def compare(old: Node, new: Node) -> Pairs | None:
@@ -149,7 +149,7 @@ def accept_removal(*numbers: int) -> Comparison:
 
 
 def reads_as(node: Node, data: Data) -> bool:
-    """Return whether a node has exactly this data, and every YAML reader reads its strings as
+    """Return whether a node contains exactly this data, and every YAML reader reads its strings as
     strings.
     """
     if isinstance(data, bool):
@@ -183,10 +183,10 @@ def accept_value(data: Word) -> Comparison:
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """Return the tree with new contents for some scalars, YAML aliases, or nulls.
+    """Return the tree after changing the contents of some scalars, YAML aliases, or nulls.
 
-    Quotes, block headers, and anchors are kept. Raises TargetError if a node cannot get a value, or
-    if anything else would change.
+    Quotes, block headers, and anchors are kept. Raises TargetError if a node cannot take a value,
+    or if anything else would change.
     """
     if not new:
         return tree
@@ -195,12 +195,12 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 
 
 def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
-    """Return the splice that gives a scalar, YAML alias, or null its new content.
+    """Return the splice that sets the new content of a scalar, YAML alias, or null.
 
     Raises TargetError if the node is a collection, if it has an unknown tag, or if it is empty and
     the content is a boolean.
     """
-    # An application-specific tag (`!vault`) gives the value an unknown meaning.
+    # An application-specific tag (`!vault`) gives a value an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(
             f"line {tree.line(node)} has a value tagged {node.tag}",
@@ -230,7 +230,7 @@ def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
 
 
 def _splice_for_first_value(tree: Tree, node: Node, text: str) -> Splice:
-    """Return the splice that gives a value to a key or item without one."""
+    """Return the splice that inserts a value for a key or item that has none."""
     if node.anchor or node.tag:  # `key: &anchor`
         properties = _anchor_and_tag(tree, node, node.end).rstrip()
         return Splice(node.start, node.end, f"{properties} {spell(text)}".lstrip())
@@ -239,7 +239,7 @@ def _splice_for_first_value(tree: Tree, node: Node, text: str) -> Splice:
 
 
 def _block_scalar_splice(tree: Tree, node: Node, content: str) -> Splice:
-    """Return the splice that gives a block scalar (`|` or `>`) its new content. If a block scalar
+    """Return the splice that sets the new content of a block scalar (`|` or `>`). If a block scalar
     cannot represent the content, the content is quoted instead.
     """
     start = content_start(tree.text, node)
@@ -252,7 +252,8 @@ def _block_scalar_splice(tree: Tree, node: Node, content: str) -> Splice:
 
 
 def _anchor_and_tag(tree: Tree, node: Node, start: int) -> str:
-    """Return the anchor and tag before `start` as written, omitting a tag such as `!!float`.
+    """Return the anchor and tag before `start` as they are written, but omit a tag such as
+    `!!float`.
 
     AIU v0 wrote `!!float v2.0.0`.
     """
@@ -264,8 +265,8 @@ def _anchor_and_tag(tree: Tree, node: Node, start: int) -> str:
 def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
     """Return whether the value needs quotes at its position in flow style (`{a: b}`) or JSON.
 
-    It does if it contains a colon, if a colon is directly before it, or if the keys around it are
-    double-quoted, as in JSON.
+    Quotes are needed if the value contains a colon, if a colon directly precedes it, or if the keys
+    around it are double-quoted, as in JSON.
     """
     parent = tree.parent(node)
     if parent is None or parent.style != "{":  # not in flow style
@@ -280,12 +281,12 @@ def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
 
 
 def require_unshared(tree: Tree, node: Node) -> Node:
-    """Return the node if it can be changed alone.
+    """Return the node if it can be changed on its own.
 
     Raises TargetError if a YAML alias elsewhere shares the value of the node or of a collection
-    around it, because the alias would change with it.
+    around it, because the alias would change as well.
     """
-    # an alias itself may be replaced, because it is not shared
+    # an alias itself is not shared, so it may be replaced
     for ancestor in tree.ancestors(node):
         aliases = tree.aliases(ancestor)
         if aliases:
@@ -301,16 +302,16 @@ def require_unshared(tree: Tree, node: Node) -> Node:
 
 
 def has_text(node: Node, text: str) -> bool:
-    """Return whether a scalar, or the scalar that an alias refers to, has this value and is a
-    string for every YAML reader.
+    """Return whether a scalar, or the scalar that an alias refers to, has this value, and every
+    YAML reader reads it as a string.
     """
     scalar = resolved(node)
     return scalar.kind == "scalar" and scalar.value == text and reads_as_string(scalar)
 
 
 def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
-    """Return the tree with new values for some scalars. A scalar that already has its value is left
-    unchanged.
+    """Return the tree with new values for some scalars. A scalar that already has its new value is
+    left unchanged.
 
     Raises TargetError if a YAML alias elsewhere shares a scalar that must change.
     """
@@ -321,8 +322,8 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 def add(tree: Tree, node: Node, more: More) -> Tree:
     """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence.
 
-    A null becomes a mapping or sequence. If the text has no documents, the first one begins below
-    its comments.
+    A null becomes a mapping or sequence. If the text contains no documents, the first document is
+    added below its comments.
     """
     if not tree.roots:
         return _with_first_document(tree, more)
@@ -338,11 +339,11 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
 
 
 def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
-    """Return whether a node is a collection in brackets (`{…}` or `[…]`) that keeps them when it
-    gets new entries.
+    """Return whether a node is a flow collection (`{…}` or `[…]`) that stays in flow style when
+    these entries are added.
 
-    It loses the brackets if they are empty, the new entries are items of a list, and the node is
-    below a key in block style (in AIU, it remains a flow list).
+    An empty collection that is the value of a key in block style is converted to block style if the
+    new entries are items of a list (AIU keeps a flow list).
     """
     has_brackets = node.kind != "scalar" and node.style == "{"
     if not has_brackets:
@@ -365,8 +366,8 @@ def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
         lines = eol(text) + _lines(tree, more, indent, width)
         return checked(tree, [Splice(end, end, lines)], {id(node): accept_new_entries(more)})
     except TargetError:
-        # New lines cannot follow some last entries, such as a block scalar at the end of the file.
-        # Insert them before the last entry.
+        # New lines cannot follow certain last entries, such as a block scalar at the end of the
+        # file. In that case, insert the lines before the last entry.
         last_entry = node.children[-2] if node.kind == "mapping" else node.children[-1]
         start = line_start(text, last_entry.start)
         lines = _lines(tree, more, indent) + eol(text)
@@ -376,7 +377,9 @@ def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
 
 
 def _with_first_document(tree: Tree, more: More) -> Tree:
-    """Return the tree of a text that has no documents, with these entries as its first document."""
+    """Return the tree of a text that contains no documents, with these entries as its first
+    document.
+    """
     text = tree.text
     splice = _splice_to_append(text, len(text), _lines(tree, more, 0))
     new = parse(apply(text, [splice]))
@@ -386,17 +389,17 @@ def _with_first_document(tree: Tree, more: More) -> Tree:
 
 
 def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
-    """Return the data as block lines, without a trailing line ending."""
+    """Return the data as lines in block style, without a trailing line ending."""
     lines = block(data, *indents(tree), width)
     return eol(tree.text).join(" " * indent + line for line in lines)
 
 
 def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
-    """Return the splices that add entries at the end of a collection in brackets."""
+    """Return the splices that add entries at the end of a flow collection."""
     text = tree.text
     closing_bracket = node.end - 1
     in_brackets = flow(more, quote=quoted_keys(tree, node))
-    new_entries = in_brackets[1:-1]  # without the brackets
+    new_entries = in_brackets[1:-1]  # omit the brackets of `more`
     if not node.children:
         return [Splice(closing_bracket, closing_bracket, new_entries)]
 
@@ -405,15 +408,15 @@ def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
     else:
         end = content_end(text, node.children[-1])
     first_entry = node.children[0].start
-    margin = text[line_start(text, first_entry) : first_entry]  # the text before the first entry
+    margin = text[line_start(text, first_entry) : first_entry]  # what precedes the first entry
     last_line_end = line_end(text, end)  # the end of the last entry's line
     first_has_own_line = not margin.strip(" \t")
     bracket_has_own_line = last_line_end <= closing_bracket
     if not first_has_own_line or not bracket_has_own_line:
         return [Splice(end, end, f", {new_entries}")]
 
-    # There is one entry per line. If the last entry has a trailing comma, the new entry also
-    # gets one.
+    # Each entry has its own line. If the last entry has a trailing comma, the new entry also gets
+    # one.
     new_line = f"{eol(text)}{margin}{new_entries}"
     has_trailing_comma = text[end:last_line_end].lstrip().startswith(",")
     if has_trailing_comma:
@@ -422,10 +425,10 @@ def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
 
 
 def _splices_to_fill(tree: Tree, node: Node, more: More) -> list[Splice]:
-    """Return the splices that fill a null or empty brackets with these entries.
+    """Return the splices that fill a null or an empty flow collection with these entries.
 
-    The entries are written as block lines below the key or after the dash, or in flow style if the
-    node is inside flow style.
+    The entries are written in block style below the key or after the dash, or in flow style if the
+    node is inside a flow collection.
     """
     text = tree.text
     parent = tree.parent(node)
@@ -453,14 +456,15 @@ def _splices_to_fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     if is_empty:
         end = line_end(text, start)
         return [Splice(end, end, new_lines)]
-    # `key: ~` or `key: []` loses its value, and a trailing comment stays on the key's line.
+    # In `key: ~` or `key: []`, the value is removed, and a trailing comment remains on the key's
+    # line.
     without_value = Splice(_without_blanks(text, start), node.end, "")
     end = line_end(text, node.end)
     return [without_value, Splice(end, end, new_lines)]
 
 
 def _splice_to_fill_root(tree: Tree, node: Node, lines: str) -> Splice:
-    """Return the splice that fills a document whose root is a null or empty brackets."""
+    """Return the splice that fills a document whose root is a null or an empty flow collection."""
     text = tree.text
     start = content_start(text, node)
     is_written_out = start < node.end  # an explicit null or empty brackets
@@ -476,19 +480,21 @@ def _splice_to_fill_root(tree: Tree, node: Node, lines: str) -> Splice:
 
 
 def _without_blanks(text: str, end: int) -> int:
-    """Return the position after the last character before `end` that is not a space or tab."""
+    """Return the position after the last character before `end` that is neither a space nor
+    a tab.
+    """
     return len(text[:end].rstrip(" \t"))
 
 
 def _splice_to_append(text: str, position: int, lines: str) -> Splice:
-    """Return the splice that inserts `lines` at the end of a document, on lines of their own."""
+    """Return the splice that inserts `lines` at the end of a document, as separate lines."""
     is_at_line_start = position == line_start(text, position)
     new_text = lines + eol(text) if is_at_line_start else eol(text) + lines
     return Splice(position, position, new_text)
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """Return the tree with a mapping key and its value removed. If the key has its own line, that
+    """Return the tree with a mapping key and its value removed. If the key is on its own line, that
     line is also removed.
 
     Raises TargetError if the key follows a dash and is the mapping's only key.
@@ -503,7 +509,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     has_own_line = only_blank(text, start, key.start)
     if has_own_line and not in_brackets:
         cut = _splice_to_remove_lines(text, start, line_end(text, end))
-    elif not is_last:  # in brackets or after a dash
+    elif not is_last:  # in a flow collection or after a dash
         next_key, _ = entries[index + 1]
         cut = Splice(key.start, next_key.start, "")
     elif in_brackets:
@@ -521,11 +527,11 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     """Return the tree without the items at these positions of a block sequence, and without their
     lines.
 
-    An item whose dash is not the first text on its line is kept. If the removal would change
-    anything else, all items are kept.
+    An item is kept if its dash is not the first text on its line. If removing the items would
+    change anything else, all of them are kept.
     """
     text = tree.text
-    cuts: dict[int, Splice] = {}  # by the item's number
+    cuts: dict[int, Splice] = {}  # keyed by the item's position
     for number in numbers:
         item = sequence.children[number]
         # the item may start below its dash
@@ -538,13 +544,13 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
             cuts[number] = _splice_to_remove_lines(text, start, end)
     try:
         return checked(tree, list(cuts.values()), {id(sequence): accept_removal(*cuts)})
-    except TargetError:  # the removal is optional
+    except TargetError:  # the removal is optional, so keep everything
         return tree
 
 
 def _splice_to_remove_lines(text: str, start: int, end: int) -> Splice:
-    """Return the splice that removes the whole lines from `start` to `end` and one line ending: the
-    one after them or, at the end of the text, the one before them.
+    """Return the splice that removes the whole lines from `start` to `end` together with one line
+    ending: the one after them or, at the end of the text, the one before them.
     """
     if end < len(text):
         line_ending = "\r\n" if text.startswith("\r\n", end) else text[end]
@@ -554,7 +560,7 @@ def _splice_to_remove_lines(text: str, start: int, end: int) -> Splice:
 
 
 def eol(text: str) -> str:
-    """Return the text's line ending, which is that of its first line."""
+    """Return the text's line ending, as used at the end of the first line."""
     first_line, line_feed, _ = text.partition("\n")
     if not line_feed:  # in YAML, a lone carriage return also ends a line
         return "\r" if "\r" in text else "\n"
@@ -562,15 +568,15 @@ def eol(text: str) -> str:
 
 
 def line_end(text: str, position: int) -> int:
-    """Return the end of the line that contains a position, before its line ending."""
+    """Return the position where the line that contains a position ends, before its line ending."""
     match = _BREAK.search(text, position)
     return match.start() if match else len(text)
 
 
 def line_start(text: str, position: int) -> int:
-    """Return the start of the line that contains a position.
+    """Return the position where the line that contains a position starts.
 
-    A byte order mark before the first line is not part of it.
+    A byte order mark does not count as part of the first line.
     """
     start_of_first_line = 1 if text.startswith("\ufeff") else 0
     start = position
@@ -585,7 +591,7 @@ def only_blank(text: str, start: int, end: int) -> bool:
 
 
 def content_start(text: str, node: Node) -> int:
-    """Return the start of the node's own text, after its anchor and tag."""
+    """Return the position where the node's own text starts, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
     match = _PROPERTIES.match(text, node.start, node.end)
@@ -593,9 +599,9 @@ def content_start(text: str, node: Node) -> int:
 
 
 def content_end(text: str, node: Node) -> int:
-    """Return the end of the node's content, without trailing blank lines and comments."""
-    # Parsers place the end of a block collection at the next token, so follow the last children
-    # down to one that is not a block collection, and use its end.
+    """Return the end of the node's content, excluding trailing blank lines and comments."""
+    # Parsers place the end of a block collection at the next token, so descend through the last
+    # children to one that is not a block collection, and use its end.
     while node.children and node.style != "{":
         last_child = node.children[-1]
         if node.kind == "mapping":
@@ -609,8 +615,8 @@ def content_end(text: str, node: Node) -> int:
 
 
 def _block_scalar_end(text: str, node: Node) -> int:
-    """Return the end of a block scalar's content. Blank lines at the end belong to it only in the
-    style `|+`.
+    """Return the end of a block scalar's content. Trailing blank lines belong to the content only
+    in the style `|+`.
     """
     start = content_start(text, node)
     header, _, _ = text[start : start + _LONGEST_HEADER].partition(" ")
@@ -625,7 +631,7 @@ def _block_scalar_end(text: str, node: Node) -> int:
 
 
 def entry_end(text: str, key: Node, value: Node) -> int:
-    """Return the end of a mapping entry: after its value, or after `:` if it has no value."""
+    """Return the end of a mapping entry: after its value, or after the `:` if it has no value."""
     return max(
         content_end(text, value),
         key.end,
@@ -634,7 +640,7 @@ def entry_end(text: str, key: Node, value: Node) -> int:
 
 
 def position_after_colon(text: str, key: Node) -> int | None:
-    """Return the position after a key's `:`, or None if the key has no `:`."""
+    """Return the position after a key's `:`, or None if there is no `:`."""
     position = key.end
     while position < len(text) and text[position] in " \t":
         position += 1
@@ -642,13 +648,13 @@ def position_after_colon(text: str, key: Node) -> int | None:
 
 
 def position_of_missing_value(tree: Tree, node: Node) -> int:
-    """Return the position where the missing value of a key or item belongs: after the `:` or the
+    """Return the position at which the missing value of a key or item belongs: after the `:` or the
     dash.
 
     Raises TargetError if the key has no `:`, or if the node is itself a key.
     """
     key = tree.key_of(node)
-    if key is None:  # an item, whose empty value is right after its dash
+    if key is None:  # an item whose empty value is right after its dash
         return node.end
     position = None if key is node else position_after_colon(tree.text, key)
     if position is None:
@@ -668,7 +674,7 @@ def quoted_keys(tree: Tree, node: Node) -> bool:
 
 
 def column(text: str, node: Node) -> int:
-    """Return the column of a block collection's entries, which are its keys or its dashes.
+    """Return the column in which a block collection's entries (its keys or dashes) begin.
 
     The column of an explicit key, `? key`, is that of its question mark.
     """
@@ -684,11 +690,11 @@ def column(text: str, node: Node) -> int:
 
 @lru_cache(maxsize=2)
 def indents(tree: Tree) -> tuple[int, int]:
-    """Return by how many columns the text indents a mapping in a mapping, and a sequence in a
-    mapping. If the text does not show its style, return (2, 0).
+    """Return the number of columns by which the text indents a mapping in a mapping, and a sequence
+    in a mapping. If the text does not show its style, return (2, 0).
 
-    The first mapping in a mapping and the first sequence in a mapping show the file's style. If
-    there is only a sequence, mappings are indented like it.
+    The style is determined by the first mapping in a mapping and the first sequence in a mapping.
+    If the text contains only such a sequence, mappings are indented like it.
     """
     mapping_indent: int | None = None
     sequence_indent: int | None = None
@@ -700,12 +706,14 @@ def indents(tree: Tree) -> tuple[int, int]:
             mapping_indent = indent
         if mapping_indent is not None and sequence_indent is not None:
             break
-    # A sequence at the column of its key (0) does not show how to indent a mapping.
+    # A sequence in the column of its key (0) does not show how to indent a mapping.
     return mapping_indent or sequence_indent or 2, sequence_indent or 0
 
 
 def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
-    """Yield each block collection that is a value in a block mapping, with that mapping."""
+    """Yield each block collection that is a value in a block mapping,
+    together with that mapping.
+    """
     for node in walk(*tree.roots):
         if node.kind != "mapping" or node.style == "{":
             continue
@@ -715,8 +723,8 @@ def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """Return the number of columns from the last dash of a block sequence to its item: 2 for
-    `- item`, and also if the gap is unusual.
+    """Return the number of columns from the last dash of a block sequence to its item: 2 for `-
+    item`, and also if the gap is unusual.
     """
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)

@@ -2,8 +2,8 @@ r"""Parses key paths in a values file, such as `a.b.c`, `list[0][1].tag`,
 `labels.app\.kubernetes\.io/name`.
 
 A nested path takes precedence over a key with a dot in its name. (AIU uses this order for reading,
-but for writing, v0.18 prefers the key with the dot.) An index after a segment selects an item of
-its list, as in AIU since v0.17. A backslash escapes a dot, which AIU does not support.
+but v0.18 prefers the key with the dot for writing.) An index after a key selects an item of the
+key's list, as in AIU since v0.17. A backslash escapes a dot, which AIU does not support.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from task.errors import TargetError
 from task.text import shortened
 
 MERGES = "\0"  # marks merge keys, because a quoted key may also be called `<<`
-MOST_USES = 100  # keys that may share one value
-# nested merge keys; each uses five stack frames, and Python allows a thousand
+MOST_USES = 100  # maximum number of keys that may share one value
+# maximum number of nested merge keys; each uses five stack frames, and Python allows a thousand
 MOST_MERGES = 50
-MOST_STEPS = 2_000  # steps from a shared value up to the keys that share it
+MOST_STEPS = 2_000  # maximum number of steps from a shared value up to the keys that share it
 _INDICES = re.compile(r"(?P<name>.*?)(?P<brackets>(?:\[[^\]]*\])+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A step of a path: a key, and the list indices after it, such as `[0][1]`."""
+    """One step of a path: a key and any list indices after it, such as `[0][1]`."""
 
     name: str
     brackets: str = ""
 
     @property
     def text(self) -> str:
-        """The whole step, unescaped. The step may also be a key with brackets in its name."""
+        """The whole step, unescaped. This may also be a key with brackets in its name."""
         return self.name + self.brackets
 
     @property
     def indices(self) -> tuple[int, ...] | None:
-        """The indices, or None if one of them is not a non-negative number."""
+        """The list indices, or None if one of them is not a non-negative number."""
         if not self.brackets:
             return ()
         texts = self.brackets.removeprefix("[").removesuffix("]").split("][")
@@ -53,7 +53,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
     Raises TargetError if the path has more steps than a file can have levels.
     """
-    escaped_steps = re.split(r"(?<!\\)\.", text)  # at each dot without a backslash
+    escaped_steps = re.split(r"(?<!\\)\.", text)  # at each dot that no backslash precedes
     steps = [step.replace("\\.", ".") for step in escaped_steps]
     if len(steps) > DEPTH:
         raise TargetError(
@@ -68,7 +68,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
-    """Return the node at the path, following YAML aliases, or None.
+    """Return the node at the path, or None if there is none. YAML aliases are followed.
 
     With `merges`, the node may come from a merge key (`<<`).
 
@@ -76,7 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
-    # If there are several nodes, the one for a key with brackets in its name comes last and wins.
+    # If several nodes match, the last one wins: its key has brackets in its name.
     return resolved(nodes[-1]) if nodes else None
 
 
@@ -89,8 +89,8 @@ def find_all(
 ) -> tuple[Node, ...]:
     """Return all nodes at the path, without following YAML aliases at its end.
 
-    There may be several: for `a[0]`, the first item of the list `a` and the value of a key called
-    `a[0]`. Raises the same errors as `find`.
+    There may be several nodes: for `a[0]`, these are the first item of the list `a` and the value
+    of a key called `a[0]`. Raises the same errors as `find`.
     """
     matches = list(_matches(_mappings(tree), root, path, merges=merges))
     if not matches:
@@ -112,11 +112,11 @@ def _ambiguity_error(path: Sequence[Segment]) -> TargetError:
 
 
 class _Match(NamedTuple):
-    """A node that a path may refer to."""
+    """A node to which a path may refer."""
 
-    dots: int  # the number of dots in the path that belong to keys
+    dots: int  # the number of dots in the path that are part of keys
     node: Node
-    mapping: Node  # contains the node
+    mapping: Node  # the mapping that contains the node
 
 
 def _matches(
@@ -126,10 +126,10 @@ def _matches(
     *,
     merges: bool,
 ) -> Iterator[_Match]:
-    """Yield each node below this one that the path may refer to.
+    """Yield each node below this one to which the path may refer.
 
-    Any number of steps at the beginning of the path may form one key with dots in its name: for
-    `a.b.c`, the keys `a`, `a.b`, and `a.b.c` are tried.
+    Any number of steps at the beginning of the path may form a single key with dots in its name:
+    for `a.b.c`, the keys `a`, `a.b`, and `a.b.c` are tried.
     """
     mapping = resolved(node)
     if mapping.kind != "mapping":
@@ -150,8 +150,8 @@ def _matches(
 
 
 def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each key that these steps may form together, such as `a.b` for two steps, and the
-    indices after it. Brackets may be indices or part of the key's name.
+    """Yield each key that these steps may form together, such as `a.b` for two steps, along with
+    the indices after it. Brackets may be indices or part of the key's name.
     """
     *first_steps, last = steps
     prefix = "".join(f"{step.text}." for step in first_steps)
@@ -162,9 +162,9 @@ def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, .
 
 
 def item_at_indices(node: Node | None, indices: Sequence[int]) -> Node | None:
-    """Return the item at these indices, one for each list level, or None.
+    """Return the item at these indices, one per list level, or None if there is no such item.
 
-    Without indices, return the node.
+    If there are no indices, return the node itself.
     """
     for index in indices:
         if node is None:
@@ -179,15 +179,15 @@ def item_at_indices(node: Node | None, indices: Sequence[int]) -> Node | None:
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
     """Return a mapping's keys and their values as Helm reads them, following YAML aliases.
 
-    The keys of merged mappings (`<<`) are included, and the last value of a key wins. `depth` is
-    the number of merge keys around the mapping.
+    The keys of merged mappings (`<<`) are included, and if a key has several values, the last one
+    wins. `depth` is the number of merge keys around the mapping.
     """
     values_by_key: dict[str, Node] = {}
     if mapping.kind != "mapping" or depth >= DEPTH:
         return values_by_key
     for key, node in pairs(mapping):
         if is_merge(key):
-            # In a list of mappings, the first one wins, so it is added last.
+            # In a list of mappings, the first mapping wins, so it is added last.
             for source in reversed(_sources(node)):
                 values_by_key |= entries(source, depth + 1)
         elif key.kind == "scalar":
@@ -196,8 +196,8 @@ def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
-    """Return the mappings that a merge key refers to. Its value `node` is one mapping or a list of
-    mappings. YAML aliases are followed.
+    """Return the mappings to which a merge key refers. The merge key's value, `node`, is one
+    mapping or a list of mappings. YAML aliases are followed.
     """
     source = resolved(node)
     return tuple(map(resolved, source.children)) if source.kind == "sequence" else (source,)
@@ -213,15 +213,15 @@ class _Mappings:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        # These two are caches.
-        # by the mapping's id and the key: the value that Helm reads
+        # These two attributes are caches. This one maps (mapping's id, key) to the value that Helm
+        # reads.
         self._values: dict[tuple[int, str], Node | None] = {}
-        # by the mapping's id, and then by the key: each key node with its value
+        # maps a mapping's id, and then a key, to each of the key's nodes with its value
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
-        """Return the value of a key as Helm reads it, or None. `depth` is the number of merge keys
-        around the mapping.
+        """Return the value of a key as Helm reads it, or None if the key is missing. `depth` is the
+        number of merge keys around the mapping.
 
         Raises TargetError if the last value hides the mapping's own key, or if a merge key hides
         another merge key's value.
@@ -232,7 +232,8 @@ class _Mappings:
         return self._values[cache_key]
 
     def _effective_value(self, mapping: Node, key: str, depth: int) -> Node | None:
-        """Return the last value of a key, which comes from the key itself or a merge key, or None.
+        """Return the last value of a key, which comes from the key itself or from a merge key.
+        Return None if there is no value.
 
         Raises the same errors as `value`.
         """
@@ -255,11 +256,12 @@ class _Mappings:
         return last_value
 
     def _refuse_hidden(self, key: str, earlier: Sequence[Node], last: Node) -> None:
-        """Raise TargetError if the last value of a key hides an earlier one that it must not hide.
+        """Raise TargetError if the last value of a key hides an earlier value that must not be
+        hidden.
 
-        `earlier` and `last` are the nodes that provide a value: the key itself, or a merge key. The
-        key itself must not be hidden, and a merge key must not hide another merge key. Only the key
-        itself may hide merge keys.
+        `earlier` and `last` are the nodes that provide the values: the key itself, or a merge key.
+        The key itself must not be hidden, and a merge key must not hide another merge key. Only the
+        key itself may hide merge keys.
         """
         last_is_merge = is_merge(last)
         hidden_own = [key_node for key_node in earlier if not is_merge(key_node)]
@@ -282,7 +284,7 @@ class _Mappings:
         )
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
-        """Return each key of a mapping with its key nodes and values. A key may appear several
+        """Return each key of a mapping with its key nodes and values. A key may occur several
         times.
 
         The name of a merge key begins with `MERGES`, unlike that of a quoted key `"<<"`.
@@ -297,14 +299,16 @@ class _Mappings:
         return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:
-        """Return the value of the mapping's own key, or None. Raises the same errors as `value`."""
-        self.value(mapping, key)  # called only for its errors
+        """Return the value of the mapping's own key, or None if there is none. Raises the same
+        errors as `value`.
+        """
+        self.value(mapping, key)  # called only to raise errors
         return value(mapping, key)
 
     def _merged_value(self, node: Node, key: str, depth: int) -> Node | None:
-        """Return a key's value from a merge key's value `node`, or None.
+        """Return the value of a key in a merge key's value `node`, or None if there is none.
 
-        In a list of mappings, the first mapping with the key wins.
+        In a list of mappings, the first mapping that contains the key wins.
         """
         for source in _sources(node):
             if source.kind != "mapping":
@@ -324,14 +328,15 @@ def paths_of_uses(
     node: Node,
     missing: Sequence[str] = (),
 ) -> Iterator[tuple[Segment, ...]]:
-    """Yield each path at which a reader that follows YAML aliases and merge keys finds this node.
+    """Yield each path at which this node is found by a reader that follows YAML aliases and merge
+    keys.
 
     With `missing`, yield each path at which a new key below the node would be found. `missing` is
     the path from the node to that key. Raises TargetError if there are too many paths, or if the
     node or an alias on the way is a key.
     """
-    # Go up to the root from the node, and from each alias of a node on the way. Each entry is a
-    # node to go up from, and the path from there down to the shared node or key.
+    # Go up to the root from the node, and from each alias of a node on the way. Each entry of the
+    # stack is a node to go up from, and the path from there down to the shared node or key.
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
     root_count = 0
     for _ in range(MOST_STEPS):
@@ -345,7 +350,7 @@ def paths_of_uses(
             continue
         root_count += 1
         if root_count > MOST_USES:
-            break  # raises the same error as too many steps
+            break  # results in the same error as too many steps
         steps = _segments(path_below)
         nodes_at_path = find_all(tree, root, steps)
         if missing:
@@ -366,9 +371,10 @@ def _path_from_parent(
     child: Node,
     path_below: tuple[str | int, ...],
 ) -> tuple[str | int, ...]:
-    """Return the path from a child's parent downward. `path_below` is the path from the child.
+    """Return the path that starts at a child's parent. `path_below` is the path that starts at the
+    child.
 
-    The child's key or its index in a list is added in front. A merge key does not count as a step,
+    The child's key or its index in a list is prepended. A merge key does not count as a step,
     because its mapping's keys count as keys of the parent. Raises TargetError if the child is
     itself a key.
     """
@@ -392,10 +398,10 @@ def _item_number(sequence: Node, item_node: Node) -> int:
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
-    """Return the steps of a path of keys and list indices: for ("a", 0, "b"), these are `a[0]` and
-    `b`.
+    """Return the steps of a path of keys and list indices. For ("a", 0, "b"), the steps are `a[0]`
+    and `b`.
 
-    An index without a key before it is skipped.
+    An index that no key precedes is skipped.
     """
     steps: list[Segment] = []
     for part in path:
@@ -408,12 +414,11 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 
 def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
-    """Return where to write: either the node at the path and (), or the last mapping (or null) on
-    the path and the keys to add to it.
+    """Return where to write: either the node at the path and (), or the last existing mapping (or
+    null) on the path and the keys to add to it.
 
-    Raises the same errors as `find`. Also raises TargetError if the path contains something that is
-    not a mapping, if a list or an index is missing, or if a new key would hide the keys of a merge
-    key.
+    Raises the same errors as `find`. Also raises TargetError if something on the path is not a
+    mapping, if a list or an index is missing, or if a new key would hide the keys of a merge key.
     """
     existing = find(tree, root, path, merges=False)
     if existing is not None:
@@ -437,8 +442,8 @@ def _not_a_mapping_error(
     path: Sequence[Segment],
     remaining_path: Sequence[Segment],
 ) -> TargetError:
-    """Return the error for a node on the path that cannot have keys, such as a list. The remaining
-    path is the one that would be below this node.
+    """Return the error for a node on the path that cannot contain keys, such as a list.
+    `remaining_path` is the part of the path below this node.
     """
     steps_to_node = path[: len(path) - len(remaining_path)]
     parent = path_text(steps_to_node) or "the file"
@@ -466,8 +471,8 @@ def _next_step(
     mapping: Node,
     path: tuple[Segment, ...],
 ) -> tuple[Node, tuple[Segment, ...]] | None:
-    """Return the node at the path's next key in a mapping, and the path below it, or None if no key
-    matches.
+    """Return the node at the path's next key in a mapping, and the path below that node, or None if
+    no key matches.
 
     The next key is the first step alone, or else the only key with dots that the first few steps
     form. Raises TargetError if several such keys exist, or if a list or an index is missing.
@@ -476,9 +481,10 @@ def _next_step(
     plain_value = mappings.own(mapping, first_step.name)
     if plain_value is not None and first_step.indices is not None:
         return _item_at(mappings.tree, plain_value, first_step), path[1:]
-    # each value of a key with dots, the indices after the key, and the path below them
+    # the value of each matching key with dots, the indices after that key, and the path below them
     dotted_matches = []
-    # Do not join all steps: if they formed one key, `locate` would have found the node at the path.
+    # Do not join all steps: if they formed a key, `locate` would already have found the node at the
+    # path.
     for step_count in range(2, len(path)):
         for key, indices in _possible_keys(path[:step_count]):
             dotted_value = value(mapping, key)
@@ -496,7 +502,7 @@ def _next_step(
 
 
 def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
-    """Return the item at the step's indices in the key's value.
+    """Return the item at the step's indices in the value of the step's key.
 
     Raises TargetError if the item does not exist.
     """
@@ -515,8 +521,8 @@ def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
 
 
 def _keys_to_add(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Return the names of the keys to add to a node, each inside the one before, for the path below
-    the node.
+    """Return the names of the keys to add to a node for the path below it. Each key is added inside
+    the previous one.
 
     Raises TargetError if a list would have to be added, or if a new key would hide other keys of a
     merged mapping.
@@ -532,7 +538,7 @@ def _keys_to_add(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> 
     adds_one_key = len(names) == 1
     if node.kind != "mapping" or adds_one_key:
         return names
-    # The first name becomes a new mapping, which hides a merged mapping with this name.
+    # The first name becomes a new mapping, which would hide a merged mapping with this name.
     name, inner_name, *_ = names
     merged = mappings.value(node, name)
     if merged is not None and resolved(merged).kind == "mapping":

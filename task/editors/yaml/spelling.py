@@ -1,9 +1,9 @@
-"""Writes data as YAML, so that every reader reads a string back as the same string.
+"""Writes data as YAML in such a way that every reader reads a string back as the same string.
 
 YAML 1.1 readers (PyYAML, Helm, Argo CD, Kustomize) and YAML 1.2 readers disagree about a plain
 `1e3`, `0o17`, `1:30`, `yes`, or `2024-01-02`. So a string is quoted if any of these readers would
-not read it as a string. The usual problem is a tag that is read as a number: `tag: 1.10` is
-rendered as `1.1` (Helm 3.19 and 4.1).
+otherwise not read it as a string. The usual problem is a tag that is read as a number: `tag: 1.10`
+is rendered as `1.1` (Helm 3.19 and 4.1).
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from typing import TypeAlias
 
 from task.editors.yaml.tree import BREAKS, Node
 
-# Strings that some reader treats as a number, a date, a merge key, or a default value. Anchored at
-# both ends.
+# Strings that some YAML reader treats as a number, a date, a merge key, or a default value. The
+# pattern is anchored at both ends.
 _NUMBER = re.compile(
     r"[-+]?(?:"
     r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
     r"|0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][-+]?[0-9]*)?"
     r"|0[oO][0-7_]*|0[bB][01_]*"
     r"|[0-9][0-9_]*(?::[0-9_]*)+(?:\.[0-9_]*)?"  # sexagesimal: 1:30, 190:20:30.15
-    r"|(?<=[-+])_[0-9_]*"  # +_1, for ruamel.yaml
+    r"|(?<=[-+])_[0-9_]*"  # +_1, which ruamel.yaml treats as a number
     r"|\.(?:inf|nan)"
     r")",
     re.IGNORECASE,
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
-_NUMERIC = tuple("+-.0123456789")  # numbers and dates begin with one of these
+_NUMERIC = tuple("+-.0123456789")  # numbers and dates begin with one of these characters
 _WORDS = frozenset(
     ("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "...")
 )
 # Characters without a special meaning in YAML, in block and flow style. `:` and spaces are allowed
-# only inside.
+# only inside the string.
 _PLAIN = re.compile(
     r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])|"
     r" (?=[A-Za-z0-9_./+(]))*"
 )
-# Characters that at least one YAML reader requires to be escaped in double quotes.
+# Characters that must be escaped in double quotes for at least one YAML reader.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
 
 
 def looks_typed(text: str) -> bool:
-    """Return whether any YAML reader reads the plain scalar `text`
-    as something other than a string.
+    """Return whether any YAML reader reads the plain scalar `text` as something other than a
+    string.
     """
     if text.lower() in _WORDS:
         return True
@@ -54,8 +54,8 @@ def looks_typed(text: str) -> bool:
         return False
     if text.startswith("-", 4) and _DATE.fullmatch(text):  # 2024-01-02
         return True
-    # Most versions have two dots, and numbers never do, so the slow pattern is needed only for the
-    # rest.
+    # Most versions contain two dots, and numbers never do, so only other strings need the slow
+    # pattern.
     return text.count(".") < 2 and _NUMBER.fullmatch(text) is not None
 
 
@@ -76,8 +76,8 @@ def reads_as_string(node: Node) -> bool:
 
 
 def double_quoted(text: str) -> str:
-    """Return `text` in double quotes, escaped as in JSON,
-    because the same code edits JSON files.
+    """Return `text` in double quotes, escaped as in JSON, because the same code is used to edit
+    JSON files.
     """
     return _UNPRINTABLE.sub(
         lambda match: f"\\u{ord(match[0]):04x}",
@@ -86,8 +86,8 @@ def double_quoted(text: str) -> str:
 
 
 def spell(text: str, style: str = "", *, quote: bool = False) -> str:
-    """Return `text` as one line of YAML that every reader reads as this string:
-    plain if that is safe, otherwise quoted.
+    """Return `text` as one line of YAML that every reader reads as this string. The text is plain
+    if that is safe, and otherwise quoted.
 
     `style` requests `'` or `"`. `quote` requests quotes around any text.
     """
@@ -99,11 +99,11 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """Return the block scalar `old` (its header `|` or `>` and its lines) with the content `text`.
-    Return None if `old` has no content whose indentation could be copied, or if `text` is not a
-    single line without spaces around it.
+    """Return the block scalar `old` (its header `|` or `>` and its lines) with its content replaced
+    by `text`. Return None if `old` has no content whose indentation could be copied, or if `text`
+    is not a single line without surrounding spaces.
 
-    The header keeps its style and comment, but gets a `-`, because a trailing line break would
+    The header keeps its style and comment, but `-` is added, because a trailing line break would
     become part of the tag.
     """
     header = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
@@ -121,15 +121,15 @@ def reblock(old: str, text: str) -> str | None:
     return f"{style}-{comment}{line_ending}{indent}{text}"
 
 
-Word: TypeAlias = str | bool  # a scalar's content: a string, or a plain true or false
+Word: TypeAlias = str | bool  # the content of a scalar: a string, or a plain true or false
 Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
-    """Return the lines of `data` in block style, without line endings: `["image:", "  tag: v1"]`.
+    """Return the lines of `data` in block style, without line endings: `["image:", " tag: v1"]`.
 
     A mapping in a mapping is indented by `step` columns, and a sequence in a mapping by `shift`.
-    `width` is the width of the outermost dashes, including the spaces after each dash.
+    `width` is the width of an outermost dash, including the spaces after it.
     """
     if isinstance(data, str | bool):
         return [_scalar_text_of(data)]
@@ -147,7 +147,7 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     indent = " " * width
     for item in data:
         item_lines = block(item, step, shift)
-        # The first line follows the dash, and the others are aligned with it.
+        # The first line follows the dash, and the other lines are aligned with it.
         lines += [dash + line for line in item_lines[:1]]
         lines += [indent + line for line in item_lines[1:]]
     return lines
@@ -158,7 +158,7 @@ def flow(data: Data, *, quote: bool = False) -> str:
     JSON.
     """
     if isinstance(data, str | bool):
-        has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
+        has_colon = ":" in str(data)  # some readers reject `[a:1]`
         return _scalar_text_of(data, quote=quote or has_colon)
     if isinstance(data, Mapping):
         inner = (
@@ -169,5 +169,5 @@ def flow(data: Data, *, quote: bool = False) -> str:
 
 
 def _scalar_text_of(value: Word, *, quote: bool = False) -> str:
-    """Return a scalar as written in YAML."""
+    """Return a scalar in its YAML spelling."""
     return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)

@@ -1,8 +1,8 @@
 """Parses YAML text into small nodes that record their position in the text.
 
 The nodes are built from parser events. Aliases remain references and are never expanded, so an
-alias bomb costs no more than its text. No function is recursive, so deep nesting leads to an error
-message rather than a crash.
+alias bomb costs no more than parsing its text. No function is recursive, so deep nesting leads to
+an error message rather than a crash.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Literal
 from task.errors import Malformed, TargetError
 from task.yaml_documents import NULL, parsed
 
-DEPTH = 200  # people do not nest deeper than this, and C loaders crash on very deep nesting
+DEPTH = 200  # people do not nest more deeply, and C loaders crash on very deep nesting
 BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers treat these as line endings
 _ODD_BREAK = re.compile("[\x85\u2028\u2029]")
-_LARGE = 1_000_000  # characters; the trees of longer documents are not cached
-# the number of values after aliases are expanded; a bomb also has over ten times as many as the
-# text
+_LARGE = 1_000_000  # characters; trees of longer documents are not cached
+# A document is an alias bomb if its aliases expand to more values than this, and to over ten times
+# as many as its text contains.
 BOMB = 1_000_000
 
 
@@ -35,7 +35,7 @@ class Node:
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
     end: int
-    value: str = ""  # a scalar's value or an alias's anchor
+    value: str = ""  # a scalar's value, or the anchor to which an alias refers
     style: str = ""  # scalars: ' " | > or "" for plain; collections: "{" for flow, "" for block
     anchor: str = ""
     tag: str = ""  # the explicit tag
@@ -44,7 +44,7 @@ class Node:
         default=None,
         repr=False,
         compare=False,
-    )  # an alias's target
+    )  # the node to which an alias refers
 
     @property
     def null(self) -> bool:
@@ -56,7 +56,7 @@ NOTHING = Node("scalar", 0, 0)  # a null that is not part of any text
 
 
 class Tree:
-    """A YAML text, and the roots and ends of its documents.
+    """A YAML text, with the roots and ends of its documents.
 
     Parents and aliases are computed when first needed.
     """
@@ -95,8 +95,8 @@ class Tree:
             current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
-        """Return the key whose value is `node`, or `node` itself if it is a key. Return None for
-        sequence items and roots.
+        """Return the key whose value is `node`, or `node` itself if it is a key. For sequence items
+        and roots, return None.
         """
         parent = self.parent(node)
         if parent is None or parent.kind != "mapping":
@@ -113,7 +113,7 @@ class Tree:
 
 
 def resolved(node: Node) -> Node:
-    """Return the node itself, or an alias's target."""
+    """Return the node itself, or the target if the node is an alias."""
     return node.target or node
 
 
@@ -129,8 +129,8 @@ def is_merge(key: Node) -> bool:
 
 
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
-    """Return all values of `key` in a mapping node. There may be several, because keys may be
-    repeated.
+    """Return all values of `key` in a mapping node. There may be several values, because keys may
+    be repeated.
     """
     return tuple(
         value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key
@@ -140,14 +140,14 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 def value(mapping: Node | None, key: str) -> Node | None:
     """Return the value of a key. Return None if the key is missing or the node is not a mapping.
 
-    If the key is repeated, return the last value, like readers that allow repeated keys.
+    If the key is repeated, return the last value, as readers that allow repeated keys do.
     """
     all_values = values(mapping, key) if mapping and mapping.kind == "mapping" else ()
     return all_values[-1] if all_values else None
 
 
 def resolved_value(mapping: Node | None, key: str) -> Node | None:
-    """Return the value of a key like `value`, but follow a YAML alias."""
+    """Return the value of a key like `value`, but follow YAML aliases."""
     node = value(mapping, key)
     return resolved(node) if node else None
 
@@ -162,16 +162,19 @@ def walk(*roots: Node) -> Iterator[Node]:
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of `text`, which has no documents if the text is empty or has only comments.
+    """Return the tree of `text`. The tree contains no documents if the text is empty or contains
+    only comments.
 
-    Raises TargetError if the text is not YAML, is nested deeper than 200 levels, or has an
+    Raises TargetError if the text is not YAML, is nested deeper than 200 levels, or contains an
     undefined alias or an alias bomb.
     """
     return _parse(text) if len(text) > _LARGE else _cached_parse(text)
 
 
 def _parse(text: str) -> Tree:
-    """Return the tree of `text` without using the cache. Raises TargetError if it is not YAML."""
+    """Return the tree of `text` without using the cache. Raises TargetError if the text is not
+    YAML.
+    """
     without_mark = text.removeprefix("\ufeff")  # the parsers do not count a byte order mark
     shift = len(text) - len(without_mark)
     try:
@@ -194,15 +197,16 @@ _COLLECTIONS: Mapping[str, Literal["mapping", "sequence"]] = {
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
-    """Yield the root and the end of each document from the events of a YAML parser. A document's
-    end is its `...`, the next `---`, or the end of the text.
+    """Yield the root and the end of each document from the events of a YAML parser. A document ends
+    at its `...`, at the next `---`, or at the end of the text.
 
-    `shift` is added to each position: the number of characters before the text that was parsed.
+    `shift` is the number of characters before the text that was parsed. It is added to each
+    position.
     """
-    # for each open collection, the event that started it and the children of the collection around
-    # it
+    # for each open collection, the event that started it and the children of the collection that
+    # contains it
     open_collections: list[tuple[Any, list[Node]]] = []
-    children: list[Node] = []  # the innermost open collection's children
+    children: list[Node] = []  # the children of the innermost open collection
     anchored: dict[str, Node] = {}
     for event in events:
         name = event.__class__.__name__
@@ -255,7 +259,7 @@ def _scalar_of(event: Any, start: int, end: int) -> Node:
 
 
 def _alias_node(event: Any, start: int, end: int, anchored: Mapping[str, Node]) -> Node:
-    """Return an alias of one of the anchored nodes. Raises TargetError if its anchor does not
+    """Return an alias of one of the anchored nodes. Raises TargetError if the anchor does not
     exist.
     """
     if event.anchor not in anchored:
@@ -271,7 +275,7 @@ def _collection_of(
     end: int,
     children: tuple[Node, ...],
 ) -> Node:
-    """Return a mapping or sequence. `first` is the event that started it."""
+    """Return a mapping or sequence. `first` is the event that started the collection."""
     style = "{" if first.flow_style else ""
     return Node(
         kind,
@@ -291,7 +295,7 @@ def _refuse_bomb(root: Node) -> None:
     Argo CD and Helm expand aliases when they read the file. Go's YAML rejects such a document
     ("excessive aliasing").
     """
-    sizes: dict[int, int] = {}  # the number of nodes after expansion, by the node's id
+    sizes: dict[int, int] = {}  # the number of nodes after expansion, keyed by the node's id
     # A node is counted after its parts, so it stays on the stack until all of its parts are
     # counted.
     stack = [root]
@@ -313,11 +317,11 @@ def _refuse_bomb(root: Node) -> None:
 
 
 def refuse_odd_breaks(tree: Tree) -> None:
-    """Raise TargetError if there is a character U+0085, U+2028, or U+2029 outside a value.
+    """Raise TargetError if the character U+0085, U+2028, or U+2029 occurs outside a value.
 
-    YAML 1.1 readers treat such a character as a line break; people and YAML 1.2 readers treat it as
-    an ordinary character. So a key below such a character may not be in the mapping in which it
-    appears to be, and a hold would have no effect.
+    YAML 1.1 readers treat such a character as a line break, but people and YAML 1.2 readers treat
+    it as an ordinary character. So a key below such a character may not be in the mapping in which
+    it appears to be, and a hold would have no effect.
     """
     if not _ODD_BREAK.search(tree.text):
         return
