@@ -565,8 +565,8 @@ def _without_empty_fields(body: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on GitHub, without the host. `remote` contains the parts of the
-    repository's URL, and `root` is the root URL of the host's web pages.
+    """Return a repository's address on GitHub. `remote` contains the parts of the repository's URL,
+    and `root` is the root URL of the host's web pages.
     """
     if len(remote.parts) != 2:
         raise no_repository_error("GitHub", "https://github.com/owner/repository")

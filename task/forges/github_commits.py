@@ -43,9 +43,7 @@ REPOSITORY = (
     "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
 )
 MOVE = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }"
-MOST = (
-    40_000_000  # maximum bytes of base64-encoded files; GitHub accepts slightly more in one request
-)
+MOST = 40_000_000  # bytes of base64-encoded files; GitHub accepts slightly more in one request
 _GIT = "or commit with git: --commit-through git"
 _EXECUTABLE = "100755"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
