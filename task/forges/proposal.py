@@ -43,9 +43,7 @@ LIFE = """\
 - **you change its title, labels, or people, or add text before or after this block**: your changes are kept.
 - **a newer build arrives**: it replaces the older one."""
 ROOM_FOR_IMAGES = 120  # maximum characters for the versions of several images in a title
-ROOM_FOR_LATER = (
-    300  # characters for the marks that record the title, and the labels and people set
-)
+ROOM_FOR_LATER = 300  # characters for the marks that record the title, labels, and people
 # An invisible character that breaks up mentions and references.
 BREAK = "\u200b"
 MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")

@@ -24,7 +24,7 @@ RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WORD = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*"
-)  # none of these characters is special in a shell
+)  # characters without a special meaning in a shell
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
 
 def ending(holds: Sequence[str]) -> str:
-    """Return a Markdown list of the base's holds that end with the merge, or "" if there are none."""
+    """Return a Markdown list of the base's holds that the merge ends, or "" if there are none."""
     return _list_with_heading("**Holds that end with the merge**", list(map(code, holds)))
 
 
