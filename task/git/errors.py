@@ -494,9 +494,7 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
     `reason` is the server's reason in the status line, and `stderr` may contain more of the
     server's messages. `forced` means that the push was meant to replace a head branch.
     """
-    without_names = re.sub(
-        r"'[^']*'", "", reason
-    )  # the branch's name could contain words such as "policy"
+    without_names = re.sub(r"'[^']*'", "", reason)  # a branch's name may contain "policy"
     if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:

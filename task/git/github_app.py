@@ -50,7 +50,7 @@ def token(
 ) -> Secret:
     """Return a token for everything that a GitHub App's installation can access.
 
-    If `proxy` is None, the environment determines how the API is reached. `no_proxy` lists servers
+    If `proxy` is empty, the environment determines how the API is reached. `no_proxy` lists servers
     to reach without `proxy`. Raises `CredentialsError`, `UnreachableError`, and `UsageError`.
     """
     web_token = signed(app, int(time.time()))

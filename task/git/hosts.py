@@ -105,7 +105,7 @@ def wrong_issuer(token: Secret, server: str, software: str) -> str:
     """If a different kind of Git host than this server issued the token, return a sentence that
     says so, else "". `software` is the server's software, or "" if unknown.
 
-    Bitbucket Cloud no longer accepts app passwords, so an app password does not match any server.
+    Bitbucket Cloud has removed app passwords, so an app password does not match any server.
     """
     text = token.reveal()
     prefixes = [prefix for prefix in PREFIXES if text.startswith(prefix)]

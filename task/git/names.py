@@ -16,9 +16,8 @@ from task.urls import login_of, normal_url, split, without_login
 
 PREFIX = "image-update"  # the prefix of our own branches, unless the config sets a different prefix
 OURS = f"{PREFIX}/"  # the prefix of head branches
-BASE_TRAILER = (
-    "Image-Update-Base"  # the trailer in a memory branch's commit that names the base branch
-)
+# the trailer that names the base branch, in the commits of its memory branch
+BASE_TRAILER = "Image-Update-Base"
 MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
@@ -161,8 +160,8 @@ def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
 
 
 def memory_branch(repo: str, base: str, prefix: str = PREFIX) -> str:
-    """Return the name of a base's memory branch, which stores holds and the builds that they defer
-    if changes are not written to the base branch itself.
+    """Return the name of a base's memory branch. This branch stores holds, and the builds that the
+    holds defer, if changes are not written to the base branch itself.
     """
     return f"{prefix}-memory/{short_hash(normal_url(repo), base)}"
 
