@@ -255,7 +255,7 @@ class Azure(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a pull request's title and text, and return Azure's updated data about it.
+        """Change a pull request's title and text, and return the updated data from Azure.
 
         Azure rejects changes to a request that is no longer open. In that case, return the
         request's current data.

@@ -242,8 +242,8 @@ class BitbucketCloud(Host):
         return pull
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change the open pull request's title and text, and return Bitbucket's updated data about
-        it.
+        """Change the open pull request's title and text, and return the updated data from
+        Bitbucket.
 
         Raises `Overtaken` if the request has been merged or declined.
         """
@@ -324,8 +324,7 @@ class BitbucketCloud(Host):
         return replace(newest, head_commit=tip, note=MOVED)
 
     def _put(self, pull: Any, fields: dict[str, Any]) -> Any:
-        """Change these fields of an open pull request, and return Bitbucket's updated data about
-        it.
+        """Change these fields of an open pull request, and return the updated data from Bitbucket.
 
         Raises `Overtaken` if the request has been merged or declined.
         """

@@ -166,8 +166,8 @@ class BitbucketDataCenter(Host):
         return self._client.parse(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change the open pull request's title and text, and return Bitbucket's updated data about
-        it.
+        """Change the open pull request's title and text, and return the updated data from
+        Bitbucket.
 
         Raises `Overtaken` if someone has changed or closed the request since it was read.
         """
@@ -233,8 +233,8 @@ class BitbucketDataCenter(Host):
         reviewers: list[str],
         notes: Notes,
     ) -> Any:
-        """Change a pull request's title, text, and reviewers, and return Bitbucket's updated data
-        about it.
+        """Change a pull request's title, text, and reviewers, and return the updated data from
+        Bitbucket.
 
         If Bitbucket rejects some reviewers, retry without them, and add a note. Raises `Overtaken`
         if someone else has changed or closed the request.
@@ -287,8 +287,7 @@ class BitbucketDataCenter(Host):
         return accepted
 
     def _request_auto_merge(self, pull: Any, request: Proposed) -> Any:
-        """Request auto-merge for a pull request, and return Bitbucket's updated data about the
-        request.
+        """Request auto-merge for a pull request, and return the updated data from Bitbucket.
 
         Raises `ForgeError` before version 8.15: an older Bitbucket ignores `autoMerge`, and would
         merge without waiting for checks.

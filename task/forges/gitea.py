@@ -188,8 +188,8 @@ class Gitea(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a pull request's title and text, and return Gitea's updated data about it. A
-        draft, which Gitea marks in the title, remains a draft.
+        """Change a pull request's title and text, and return the updated data from Gitea. A draft,
+        which Gitea marks in the title, remains a draft.
         """
         return self._write(
             str(pull["number"]),
@@ -249,7 +249,7 @@ class Gitea(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
-        """Change these fields of a pull request, and return Gitea's updated data about it. `what`
+        """Change these fields of a pull request, and return the updated data from Gitea. `what`
         completes the sentence "could not …".
         """
         return self._client.json(

@@ -151,7 +151,7 @@ class GitHub(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a pull request's title and text, and return GitHub's updated data about it."""
+        """Change a pull request's title and text, and return the updated data from GitHub."""
         return self._client.json(
             "PATCH",
             f"{self._path}/pulls/{pull['number']}",

@@ -71,7 +71,8 @@ class AutoMerge:
         self._name = name
 
     def removal_reason(self, number: str) -> str:
-        """Return why the merge queue removed the pull request if that is its latest event, else "".
+        """Return the reason why the merge queue removed the pull request. Return "" if the removal
+        is not the request's latest event.
 
         Also return "" if a person removed the request from the queue.
         """

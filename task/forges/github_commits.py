@@ -383,8 +383,8 @@ class CommittedByApi(BareRepository):
 
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
-        """Turn a rejected change inside the block into `Outpaced` if the branch is no longer at the
-        commit `was`.
+        """If a change inside the block is rejected, raise `Outpaced` if the branch is no longer at
+        the commit `was`.
 
         In that case, another run was faster, although GitHub's message gives a different reason.
         """

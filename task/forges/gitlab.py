@@ -161,7 +161,7 @@ class GitLab(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a merge request's title and text, and return GitLab's updated data about it. A
+        """Change a merge request's title and text, and return the updated data from GitLab. A
         draft, which GitLab marks in the title, remains a draft.
         """
         draft_prefix = DRAFT if pull.get("draft") else ""
@@ -209,7 +209,7 @@ class GitLab(Host):
         new_ids: Mapping[str, Mapping[str, int]],
         notes: Notes,
     ) -> Any:
-        """Set these fields of a merge request, and return GitLab's updated data about it. If GitLab
+        """Set these fields of a merge request, and return the updated data from GitLab. If GitLab
         rejects the fields, return the old data. Labels and people that could not be set become
         notes.
 
@@ -263,7 +263,7 @@ class GitLab(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
-        """Change these fields of a merge request, and return GitLab's updated data about it. `what`
+        """Change these fields of a merge request, and return the updated data from GitLab. `what`
         completes the sentence "could not …".
         """
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)

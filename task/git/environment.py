@@ -395,7 +395,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
     Return "" if the folder is ours, or if `path` is not a repository.
     """
     our_user_ids = {os.geteuid()}
-    # as in git, root through sudo also counts as the user who called sudo
+    # as in git, root under sudo also counts as the user who ran sudo
     if our_user_ids == {0} and environ.get("SUDO_UID", "").isdigit():
         our_user_ids.add(int(environ["SUDO_UID"]))
 

@@ -1,6 +1,7 @@
 """Signs commits with the key from the command line: OpenPGP with gpg, SSH with ssh-keygen.
 
-The key is in a private folder during the run; the user's own keyring is not touched.
+During the run, a key that is passed in is kept in a private folder; the user's own keyring is not
+modified.
 """
 
 from __future__ import annotations

@@ -307,8 +307,8 @@ class BareRepository:
         branch_with_prefix = memory_branch(self._remote.repo, base, prefix)
 
         def read() -> Snapshot:
-            """Read the memory branch with the prefix, or set `inherited` to the branch to move
-            there.
+            """Read the memory branch with the prefix. If there is none, set `inherited` to the
+            branch whose content will be moved there.
             """
             tip = self._remote.fetch_head(branch_with_prefix)
             if tip:
