@@ -1,3 +1,3 @@
-"""Pull requests: one file per forge. `client` contains the shared parts, and `proposal` builds each
-request's title and body.
+"""Pull requests: one file per forge. `client` contains the code that all forges share, and
+`proposal` builds each request's title and body.
 """

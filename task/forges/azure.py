@@ -1,5 +1,5 @@
 """Azure DevOps Services and Server (REST API 7.1): labels, reviewers, drafts, and auto-complete,
-but no assignees.
+but not assignees.
 
 learn.microsoft.com/rest/api/azure/devops/git. Descriptions in lists are truncated to 400
 characters. For an invalid token, the response is a sign-in page with a success status.
@@ -44,9 +44,9 @@ _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEADS = "refs/heads/"
 _REFUSED = 400
 _CONFLICT = 409
-_TEXT = 1  # a value of CommentType
-_CLOSED = 4  # a value of CommentThreadStatus
-_NOT_NOW = (400, 403, 409)  # statuses of a request that is no longer open
+_TEXT = 1  # CommentType: text
+_CLOSED = 4  # CommentThreadStatus: closed
+_NOT_NOW = (400, 403, 409)  # HTTP statuses if the request is no longer open
 
 
 class AzureClient(Client):
@@ -77,16 +77,17 @@ class AzureClient(Client):
         """Send an HTTP request to Azure, and return the response. `more` contains the other
         arguments of `Client.ask`.
 
-        If a Server is too old for the API version, retry with the Server's own version. Raises the
-        errors of `Client.ask`, and `CredentialsError` if the response is Azure's sign-in page.
+        If an Azure DevOps Server is too old for the API version, retry with the newest version that
+        it supports. Raises the errors of `Client.ask`, and `CredentialsError` if the response is
+        Azure's sign-in page.
         """
         answer = self._ask_with_version(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
             supported = re.search(rb"supports is (\d+\.\d+)", answer.body)
-            self.version = supported[1].decode() if supported else "6.0"  # as of Server 2020
+            self.version = supported[1].decode() if supported else "6.0"  # for Server 2020
             answer = self._ask_with_version(method, path, what, more)
 
-        # a 400 could have meant an unsupported version, so raise it only now
+        # a 400 could have meant an unsupported version, so it was not raised earlier
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.error_for(answer, what)
@@ -128,7 +129,7 @@ class AzureClient(Client):
         return super().error_for(answer, what)
 
     def _sign_in_page_error(self, what: str) -> TaskError:
-        """Return the error for a response that is Azure's sign-in page instead of a result."""
+        """Return the error for a response that contains Azure's sign-in page instead of data."""
         host = self.reach.place.host
         return CredentialsError(
             f"{host} returned its sign-in page: could not {what}",
@@ -157,8 +158,8 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
         """
         response = self._client.json(
             "GET",
@@ -185,7 +186,7 @@ class Azure(Host):
             if is_open:
                 chosen = pull
                 break
-        # the list truncates descriptions, so read the request on its own
+        # the list truncates descriptions, so fetch the request itself
         return self.read_completely(numbered(dig(chosen, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
@@ -202,7 +203,7 @@ class Azure(Host):
         )
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Azure's data about a pull request to our format."""
+        """Convert Azure's pull request data to our format."""
         number = numbered(dig(pull, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(pull, "status"), "closed")
         conflicts = state == "open" and dig(pull, "mergeStatus") == "conflicts"
@@ -220,7 +221,7 @@ class Azure(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head branches in Azure's data about a pull request."""
+        """Return the base and head branches from Azure's pull request data."""
         base = dig(pull, "targetRefName")
         head = dig(pull, "sourceRefName")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
@@ -228,7 +229,7 @@ class Azure(Host):
     def create(self, proposal: Proposal) -> Any:
         """Open a pull request, and return Azure's data about it.
 
-        Raises `AlreadyThere` if one is already open for this branch.
+        Raises `AlreadyThere` if this branch already has an open pull request.
         """
         body = {
             "sourceRefName": f"refs/heads/{proposal.head}",
@@ -254,10 +255,10 @@ class Azure(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a pull request's title and text, and return Azure's new data about it.
+        """Change a pull request's title and text, and return the updated data from Azure.
 
-        Azure rejects changes to a request that is no longer open. In that case, return its current
-        data.
+        Azure rejects changes to a request that is no longer open. In that case, return the
+        request's current data.
         """
         number = self.to_proposed(pull).number
         what = f"update pull request {number}"
@@ -278,10 +279,10 @@ class Azure(Host):
         return current_pull
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Add the proposal's reviewers and labels that the pull request does not have, and set
+        """Add the proposal's reviewers and labels that the pull request lacks, and set
         auto-complete. Return the request both in our format and as Azure's data.
 
-        Failures become notes (sentences that are shown with the request).
+        Failures become notes (sentences shown with the request).
         """
         request = self.to_proposed(pull)
         request_path = f"{self._path}/pullRequests/{path_part(request.number)}"
@@ -314,7 +315,7 @@ class Azure(Host):
         )
 
     def others_may_push(self, name: str) -> bool:
-        """Return whether users other than this one may push a branch with this name."""
+        """Return whether other users may push a branch with this name."""
         # Azure has no branch patterns. Instead, permissions are set on a branch's folder, such as
         # `image-update` for `image-update/web`.
         what = "read the branch permissions"
@@ -348,8 +349,8 @@ class Azure(Host):
         return ""
 
     def _add_reviewers(self, pull: Any, path: str, proposal: Proposal, notes: Notes) -> None:
-        """Add the proposal's reviewers to a pull request, at this API path. A name for which Azure
-        has no id becomes a note.
+        """Add the proposal's reviewers to a pull request. `path` is the API path of its reviewers.
+        Names without an id on Azure become notes.
         """
         present_ids = {dig(reviewer, "id").lower() for reviewer in elements(pull, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
@@ -379,7 +380,7 @@ class Azure(Host):
                 "queryMembership": "None",
             },
         )
-        # Azure also returns identities with similar names: use these only without an exact match
+        # Azure also returns identities with similar names: use them only if none matches exactly
         found = elements(response, "value")
         exact = [identity for identity in found if name.casefold() in _names_of_identity(identity)]
         ids = {dig(identity, "id") for identity in exact or found} - {""}
@@ -400,7 +401,7 @@ class Azure(Host):
         # Azure also waits for optional policies, which may never be met, unless they are listed
         # here.
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
-        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # not bool
+        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # not a bool
         if optional_ids:
             options["autoCompleteIgnoreConfigIds"] = optional_ids
 
@@ -413,7 +414,7 @@ class Azure(Host):
             f"{self._path}/pullrequests/{path_part(request.number)}",
             "set auto-complete",
             json={
-                # Azure merges on behalf of this person: whoever opened the request
+                # Azure merges on behalf of this user, who opened the request
                 "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
                 "completionOptions": options,
             },
@@ -459,7 +460,7 @@ def _allowed_merge_strategy(policies: Iterable[Mapping[str, Any]]) -> str:
         for setting, strategy in _STRATEGIES.items():
             if dig(policy, "settings", setting) == "True":  # `dig` returns strings
                 return strategy
-        break  # the first such policy decides
+        break  # the first policy of this type wins
     return ""
 
 
@@ -473,15 +474,15 @@ class AzureComments(Comments):
     needs = NEEDS
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield the comments on a pull request that contain the mark (a hidden line), newest first.
-        Each of our comments starts a thread.
+        """Yield a pull request's comments that contain the mark (a hidden line), newest first. Each
+        of our comments is the first in its thread.
         """
         response = self._client.json("GET", self._threads(request), "find the comment")
-        for thread in reversed(mappings(response, "value")):  # Azure returns all, oldest first
+        for thread in reversed(mappings(response, "value")):  # listed oldest first
             comments = mappings(thread, "comments")
             if not comments:
                 continue
-            first_comment = comments[0]  # the others are replies
+            first_comment = comments[0]  # the other comments are replies
             content = dig(first_comment, "content")
             if first_comment.get("isDeleted") or not self.holds(content, mark):
                 continue
@@ -512,7 +513,9 @@ class AzureComments(Comments):
         return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change a comment's text, and return its URL, or None if someone else wrote it."""
+        """Change a comment's text, and return the comment's URL. If someone else wrote it, return
+        None.
+        """
         answer = self._client.ask(
             "PATCH",
             f"{self._threads(request)}/{comment.number}",
@@ -527,16 +530,18 @@ class AzureComments(Comments):
         return f"{self._path}/pullRequests/{path_part(request)}/threads"
 
     def _page(self, request: str, thread: str) -> str:
-        """Return the URL of a comment's page. Azure's responses contain only the API URL."""
+        """Return the URL of a comment's web page. Azure's responses contain only the comment's API
+        URL.
+        """
         return f"{self.place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:
-    """Return the base URL of the API for looking up people. `api` is the base URL of everything
-    else.
+    """Return the base URL of the API for looking up people. `api` is the base URL of the rest of
+    the API.
 
-    Azure DevOps Services (dev.azure.com) has a separate host for people. A Server has one URL for
-    both.
+    Azure DevOps Services (dev.azure.com) uses a separate host for people. A Server uses the same
+    URL for everything.
     """
     if api.startswith(_SERVICES):
         return _IDENTITIES + api.removeprefix(_SERVICES)
@@ -544,14 +549,14 @@ def identities_api(api: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Azure, without the host. `remote` is its URL, and `root` the
-    URL of the host's web pages.
+    """Return a repository's address on Azure, without the host. `remote` contains the parts of the
+    repository's URL, and `root` is the root URL of the host's web pages.
 
     The path is ORGANIZATION/PROJECT/_git/REPOSITORY. On a Server, the organization is the last part
     of the collection's path.
     """
     parts = remote.parts
-    if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):  # the ssh URLs of Services
+    if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):  # an ssh URL of Services
         _version, organization, project, repository = parts
         return _address(root, organization, project, repository)
 

@@ -1,8 +1,8 @@
 """Bitbucket Cloud (REST API 2.0): no labels, assignees, or auto-merge.
 
 developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. It differs from other forges in
-two ways: lists do not include reviewers, and opening a second request for a branch does not fail,
-but changes the open request's title.
+two ways: lists omit reviewers, and opening a second request for a branch does not fail, but changes
+the title of the open one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from task.retry import until
 from task.urls import origin, path_part
 
 BARE = "x-token-auth"  # Git's username for a project, repository, or workspace token
-# What Bitbucket Cloud and Data Center both lack, with messages for people.
+# Features that both Bitbucket Cloud and Data Center lack, with the messages shown to users.
 WITHOUT = {
     "labels": "Bitbucket pull requests have no labels",
     "assignees": "Bitbucket pull requests have no assignees: add them as reviewers",
@@ -107,8 +107,8 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
         """
         requests = self._requests(base, head)
         # the repository's name is part of the query, so query again if the name has changed
@@ -126,8 +126,8 @@ class BitbucketCloud(Host):
         return self.to_proposed(chosen)
 
     def _update_name(self) -> bool:
-        """If Bitbucket has reported a new name for the repository, use it from now on, and return
-        True.
+        """If Bitbucket has reported a new name for the repository, use that name from now on, and
+        return True. Otherwise, return False.
         """
         page_parts = self._client.moved_to.split("/")  # …/workspace/repository
         new_name = "/".join(page_parts[-2:]).lower()
@@ -166,7 +166,7 @@ class BitbucketCloud(Host):
     def read_completely(self, number: str) -> Proposed:
         """Return a pull request with the full id of its merge commit."""
         request = super().read_completely(number)
-        short_commit = request.merge_commit  # Bitbucket returns only the first twelve digits
+        short_commit = request.merge_commit  # Bitbucket returns only its first twelve digits
         if not short_commit:
             return request
         commit = self._client.json(
@@ -185,12 +185,12 @@ class BitbucketCloud(Host):
         )
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Bitbucket's data about a pull request to our format."""
+        """Convert Bitbucket's pull request data to our format."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
 
-        # Bitbucket returns only the first 12 digits of the commit. If our text describes this
-        # commit, the text contains the full id.
+        # Bitbucket returns only the first 12 digits of the commit id. If the request's text,
+        # written by us, describes this commit, it contains the full id.
         body = dig(pull, "description")
         our_commit = described(body)
         head_commit = dig(pull, "source", "commit", "hash")
@@ -208,13 +208,13 @@ class BitbucketCloud(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head branches in Bitbucket's data about a pull request."""
+        """Return the base and head branches from Bitbucket's pull request data."""
         return dig(pull, "destination", "branch", "name"), dig(pull, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
         """Open a pull request, and return Bitbucket's data about it.
 
-        Raises `AlreadyThere` if one is already open for this branch.
+        Raises `AlreadyThere` if this branch already has an open pull request.
         """
         # if a newer build has opened a request, the POST below would change that request's title
         newer_request = self._opened_by_a_newer_build(proposal)
@@ -242,18 +242,19 @@ class BitbucketCloud(Host):
         return pull
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change the open pull request's title and text, and return Bitbucket's new data about it.
+        """Change the open pull request's title and text, and return the updated data from
+        Bitbucket.
 
-        Raises `Overtaken` if it has been merged or declined.
+        Raises `Overtaken` if the request has been merged or declined.
         """
         return self._put(pull, {"title": title, "description": body})
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Add the proposal's reviewers that the pull request does not have. Reviewers are never
-        removed. Return the request both in our format and as Bitbucket's data.
+        """Add the proposal's reviewers that the pull request lacks. Reviewers are never removed.
+        Return the request both in our format and as Bitbucket's data.
 
         If Bitbucket rejects one reviewer, it does not add the others either. Failures become notes
-        (sentences that are shown with the request).
+        (sentences shown with the request).
         """
         request = self.to_proposed(pull)
         present_uuids = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
@@ -300,10 +301,10 @@ class BitbucketCloud(Host):
         return dig(branch, "target", "hash")
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
-        """Return the open pull request if the head branch has a newer commit than the proposal,
-        else None. The request's `head_commit` is then the newer commit.
+        """If another run has pushed a newer commit to the head branch than the proposal's, return
+        the open pull request, with `head_commit` set to that newer commit. Otherwise, return None.
 
-        Another run has pushed that commit, and may still be opening its request, so wait a moment.
+        The other run may still be opening the request, so wait a moment.
         """
         our_commit = described(proposal.body)
         if not our_commit:
@@ -314,7 +315,7 @@ class BitbucketCloud(Host):
         find_newest = partial(self.newest, proposal.base, proposal.head)
         newest = until(
             lambda request: request is not None and request.state == "open",
-            None,  # so that the first query comes after the first pause
+            None,  # pause before the first query, too
             find_newest,
             _PAUSES,
         )
@@ -323,12 +324,12 @@ class BitbucketCloud(Host):
         return replace(newest, head_commit=tip, note=MOVED)
 
     def _put(self, pull: Any, fields: dict[str, Any]) -> Any:
-        """Change these fields of an open pull request, and return Bitbucket's new data about it.
+        """Change these fields of an open pull request, and return the updated data from Bitbucket.
 
-        Raises `Overtaken` if it has been merged or declined.
+        Raises `Overtaken` if the request has been merged or declined.
         """
         number = self.to_proposed(pull).number
-        # Bitbucket removes reviewers that are not sent
+        # Bitbucket removes all reviewers that an update omits
         reviewers = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
         try:
             return self._send(
@@ -398,9 +399,9 @@ class BitbucketCloud(Host):
         )
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
-        """Yield the items of a list in the API, page by page.
+        """Yield the items of a paginated API list.
 
-        Raises `ForgeError` if the next page is on another server, which must not get the token.
+        Raises `ForgeError` if the next page is on another server, which must not receive the token.
         """
         address = path
         params: dict[str, Any] | None = query
@@ -426,9 +427,7 @@ class CloudComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield the comments on a pull request that contain the mark (a hidden line), newest
-        first.
-        """
+        """Yield a pull request's comments that contain the mark (a hidden line), newest first."""
         for page in range(1, COMMENT_PAGES + 1):
             response = self._client.json(
                 "GET",
@@ -454,7 +453,9 @@ class CloudComments(Comments):
         return dig(response, "links", "html", "href")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change a comment's text, and return its URL, or None if someone else wrote it."""
+        """Change a comment's text, and return the comment's URL. If someone else wrote it, return
+        None.
+        """
         answer = self._client.ask(
             "PUT",
             f"{self._comments(request)}/{path_part(comment.number)}",
@@ -476,8 +477,8 @@ def _query_string(text: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Bitbucket, without the host. `remote` is its URL, and `root`
-    the URL of the host's web pages.
+    """Return a repository's address on Bitbucket, without the host. `remote` contains the parts of
+    the repository's URL, and `root` is the root URL of the host's web pages.
     """
     if len(remote.parts) != 2:
         raise no_repository_error("Bitbucket", "https://bitbucket.org/workspace/repository")

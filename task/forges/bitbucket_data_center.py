@@ -1,8 +1,8 @@
 """Bitbucket Data Center 7 and newer (REST API 1.0): no labels or assignees; auto-merge since 8.15,
 drafts since 8.18.
 
-developer.atlassian.com/server/bitbucket/rest. A change has to include the current version, and a
-change without reviewers removes all reviewers.
+developer.atlassian.com/server/bitbucket/rest. An update must include the request's current version,
+and an update without reviewers removes all of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STATES: dict[str, Any] = {
 }
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE = 50
-_PAGES = 5  # pages of a head branch's requests to read
+_PAGES = 5  # maximum pages to read when listing a head branch's requests
 _CONFLICT = 409
 _UNAUTHORIZED = 401
 _HEADS = "refs/heads/"
@@ -86,8 +86,8 @@ class BitbucketDataCenter(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
         """
         newest_closed: Proposed | None = None
         for pull in self._requests(head):
@@ -110,7 +110,7 @@ class BitbucketDataCenter(Host):
         return mapping(pull)
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Bitbucket's data about a pull request to our format."""
+        """Convert Bitbucket's pull request data to our format."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "properties", "mergeCommit", "id") if state == "merged" else ""
         merge_outcome = dig(pull, "properties", "mergeResult", "outcome")
@@ -128,7 +128,7 @@ class BitbucketDataCenter(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head branches in Bitbucket's data about a pull request."""
+        """Return the base and head branches from Bitbucket's pull request data."""
         base = dig(pull, "toRef", "id")
         head = dig(pull, "fromRef", "id")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
@@ -136,8 +136,8 @@ class BitbucketDataCenter(Host):
     def create(self, proposal: Proposal) -> Any:
         """Open a pull request, and return Bitbucket's data about it.
 
-        Raises `AlreadyThere` if one is already open for this branch, and `Outpaced` if the branch
-        has no changes.
+        Raises `AlreadyThere` if this branch already has an open pull request, and `Outpaced` if the
+        branch has no changes.
         """
         project, slug = self._present_names()
         repository = {"slug": slug, "project": {"key": project}}
@@ -166,18 +166,18 @@ class BitbucketDataCenter(Host):
         return self._client.parse(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change the open pull request's title and text, and return Bitbucket's new data about it.
+        """Change the open pull request's title and text, and return the updated data from
+        Bitbucket.
 
         Raises `Overtaken` if someone has changed or closed the request since it was read.
         """
         return self._put(pull, title, body, _reviewer_names(pull), Notes())
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Add the proposal's reviewers that the pull request does not have, and request auto-merge.
-        Return the request both in our format and as Bitbucket's data.
+        """Add the proposal's reviewers that the pull request lacks, and request auto-merge. Return
+        the request both in our format and as Bitbucket's data.
 
-        Reviewers are never removed. Failures become notes (sentences that are shown with the
-        request).
+        Reviewers are never removed. Failures become notes (sentences shown with the request).
         """
         request = self.to_proposed(pull)
         present_names = _reviewer_names(pull)
@@ -194,7 +194,7 @@ class BitbucketDataCenter(Host):
     def close_request(self, pull: Any, body: str) -> None:
         """Decline the open pull request, and replace its text with `body`."""
         request, pull = self.write(pull, dig(pull, "title"), body)
-        version = {"version": pull.get("version")}  # Bitbucket rejects an outdated version
+        version = {"version": pull.get("version")}  # Bitbucket rejects outdated versions
         self._client.ask(
             "POST",
             f"{self._path}/pull-requests/{path_part(request.number)}/decline",
@@ -204,8 +204,8 @@ class BitbucketDataCenter(Host):
         )
 
     def others_may_push(self, name: str) -> bool:
-        """Return whether users other than this one may push a branch with this name."""
-        root = self.place.api.removesuffix("/api/1.0")  # permissions are in another part of the API
+        """Return whether other users may push a branch with this name."""
+        root = self.place.api.removesuffix("/api/1.0")  # branch permissions have a separate API
         restrictions = self._client.json(
             "GET",
             f"{root}/branch-permissions/2.0{self._path}/restrictions",
@@ -233,8 +233,8 @@ class BitbucketDataCenter(Host):
         reviewers: list[str],
         notes: Notes,
     ) -> Any:
-        """Change a pull request's title, text, and reviewers, and return Bitbucket's new data about
-        it.
+        """Change a pull request's title, text, and reviewers, and return the updated data from
+        Bitbucket.
 
         If Bitbucket rejects some reviewers, retry without them, and add a note. Raises `Overtaken`
         if someone else has changed or closed the request.
@@ -266,10 +266,10 @@ class BitbucketDataCenter(Host):
         return self._client.parse(answer, what)
 
     def _accepted_reviewers(self, answer: Response, names: list[str], notes: Notes) -> list[str]:
-        """Return the reviewers' names without those that Bitbucket rejects in its `answer`. The
-        omitted names become a note.
+        """Return the names of all reviewers except those that Bitbucket's `answer` rejects. The
+        rejected names become a note.
 
-        If Bitbucket does not say which reviewers it rejects, omit all of them.
+        If Bitbucket does not say which reviewers it rejects, return none.
         """
         rejected: set[str] = set()
         for error in _errors(answer):
@@ -287,13 +287,13 @@ class BitbucketDataCenter(Host):
         return accepted
 
     def _request_auto_merge(self, pull: Any, request: Proposed) -> Any:
-        """Request auto-merge for a pull request, and return Bitbucket's new data about it.
+        """Request auto-merge for a pull request, and return the updated data from Bitbucket.
 
         Raises `ForgeError` before version 8.15: an older Bitbucket ignores `autoMerge`, and would
         merge without waiting for checks.
         """
-        self._check_auto_merge_version()  # called only for the error that it raises
-        version = {"version": pull.get("version")}  # Bitbucket rejects an outdated version
+        self._check_auto_merge_version()  # called only because it may raise an error
+        version = {"version": pull.get("version")}  # Bitbucket rejects outdated versions
         what = "request auto-merge"
         answer = self._client.ask(
             "POST",
@@ -322,7 +322,7 @@ class BitbucketDataCenter(Host):
 
     def _present_names(self) -> tuple[str, str]:
         """Return the current names of the project (or `~user`) and of the repository."""
-        # after a rename, they are in the URL of the repository's new page
+        # after a rename, the URL of the repository's new web page contains them
         new_page = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
         if new_page is None:
             project, repository = self.place.project
@@ -343,8 +343,8 @@ class BitbucketDataCenter(Host):
         return self.branches(pull) == (base, head)
 
     def _requests(self, head: str) -> Iterator[Any]:
-        """Yield Bitbucket's data about the pull requests from this head branch, newest first, page
-        by page.
+        """Yield Bitbucket's data about the pull requests from this head branch, newest first,
+        reading one page at a time.
         """
         start = "0"
         for _page in range(_PAGES):
@@ -374,9 +374,9 @@ class DataCenterComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield the comments on a pull request that contain the mark (a hidden line), newest first.
+        """Yield a pull request's comments that contain the mark (a hidden line), newest first.
 
-        Comments are part of the request's activities.
+        Bitbucket lists comments among the request's activities.
         """
         path = f"{self._path}/pull-requests/{path_part(request)}/activities"
         start = "0"
@@ -411,7 +411,9 @@ class DataCenterComments(Comments):
         return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change a comment's text, and return its URL, or None if someone else wrote it."""
+        """Change a comment's text, and return the comment's URL. If someone else wrote it, return
+        None.
+        """
         answer = self._client.ask(
             "PUT",
             f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}",
@@ -423,7 +425,7 @@ class DataCenterComments(Comments):
         return None if answer.status in (401, 403) else comment.url
 
     def _page(self, request: str, number: str) -> str:
-        """Return the URL of a comment's page, which Bitbucket's responses do not include."""
+        """Return the URL of a comment's web page, which Bitbucket's responses do not include."""
         return f"{self.place.web}/pull-requests/{request}/overview?commentId={number}"
 
 
@@ -447,8 +449,8 @@ def _reviewer_names(pull: Any) -> list[str]:
 
 
 def _repository(ref: Any) -> tuple[str, str]:
-    """Return the project and repository of a pull request's source or target, in lowercase. Each is
-    "" if it is missing.
+    """Return the project and repository of a pull request's source or target, in lowercase. A
+    missing value becomes "".
     """
     project = dig(ref, "repository", "project", "key")
     slug = dig(ref, "repository", "slug")
@@ -456,18 +458,18 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Bitbucket, without the host. `remote` is its URL, and `root`
-    the URL of the host's web pages.
+    """Return a repository's address on Bitbucket, without the host. `remote` contains the parts of
+    the repository's URL, and `root` is the root URL of the host's web pages.
 
     Clone URLs contain /scm/PROJECT/repository, page URLs /projects/PROJECT/repos/repository, and
-    ssh URLs only the two names. Anything before that is the path of Bitbucket itself.
+    ssh URLs only the two names. Any path before these belongs to Bitbucket itself.
     """
     owner, folders = _owner_and_folders(remote)
     repository = remote.parts[-1]
     root = web_below(root, folders)
     page_kind = "projects"
     page_owner = owner
-    if owner.startswith("~"):  # a person's own repository
+    if owner.startswith("~"):  # a personal repository
         page_kind = "users"
         page_owner = owner[1:]
     return ForgeAddress(
@@ -494,7 +496,7 @@ def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
         return owner, folders
     if len(parts) >= 2:
         *folders, owner, _repository = parts
-        if remote.ssh:  # an ssh URL does not contain the path of the web pages
+        if remote.ssh:  # an ssh URL omits the path of Bitbucket's web pages
             return owner, ()
         if not folders or folders[-1] == "scm":
             return owner, folders[:-1]  # without `scm`

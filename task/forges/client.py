@@ -39,9 +39,9 @@ SOFTWARE = {
     "github": "GitHub",
     "gitlab": "GitLab",
 }
-LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
-# An Application's repoURL may point to any server. A list of a hundred requests with long
-# descriptions takes at most 10 MB.
+LONGEST_WAIT = 30.0  # maximum seconds to wait for a rate limit; a longer wait is an error
+# Limits on responses, because an Application's repoURL may point to any server. A list of a hundred
+# pull requests with long descriptions takes at most 10 MB.
 LIMITS = Limits(
     total=60.0,
     size=16 * 1024 * 1024,
@@ -50,9 +50,9 @@ LIMITS = Limits(
 )
 _TURNS = 3
 _MOVED = (301, 307, 308)
-_LONGEST = 300  # characters of the forge's message to show
+_LONGEST = 300  # maximum length of the forge's message when shown, in characters
 _UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation recommends a minute by default
-# the fields that forges use for messages
+# the JSON fields in which forges return messages
 _TEXTS = (
     "message",
     "detail",
@@ -78,7 +78,7 @@ class ForgeAddress:
 
 
 def web_below(root: str, parts: Sequence[str]) -> str:
-    """Return the URL with these path segments below a forge's root."""
+    """Return the URL formed by appending these path segments to a forge's root URL."""
     return "/".join((root, *map(path_part, parts)))
 
 
@@ -99,7 +99,7 @@ class ForgeToken:
 
 @dataclass(frozen=True)
 class Reach:
-    """How to reach a repository's forge: everything that is needed to create its client."""
+    """How to reach a repository's forge: everything needed to create a client for it."""
 
     place: ForgeAddress
     token: ForgeToken
@@ -111,33 +111,33 @@ class Reach:
 
 
 class Limited(Exception):
-    """The cause (`__cause__`) of an error: the forge's rate limit was reached, so the request was
-    not executed, and an immediate retry would not help.
+    """The `__cause__` of an error if the forge's rate limit was exceeded. The request was not
+    executed, and an immediate retry would not help.
     """
 
 
 class Client:
     """A client for a forge's API.
 
-    It waits for short rate limits, and returns JSON or raises our errors. In this folder, `answer`
-    is a whole HTTP response, and `response` is only the JSON in it.
+    The client waits out short rate limits, and returns JSON or raises our errors. In this folder,
+    `answer` means a whole HTTP response, and `response` only the JSON in it.
     """
 
-    repository: ClassVar[str]  # a repository's path in the API, with placeholders
+    repository: ClassVar[str]  # template for a repository's API path
     headers: ClassVar[Mapping[str, str]] = {}
-    # the keys that lead to the page's URL in the forge's response about a repository
+    # where the forge's repository data contains the URL of the web page (keys and indexes)
     page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
-        """`needs` and `stays` are parts of error messages: the permission that a token needs, and
+        """`needs` and `stays` are used in error messages: the permission that the token needs, and
         what is kept despite a failure.
         """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
-        self.moved_to = ""  # the renamed repository's page, if the forge reports a rename
+        self.moved_to = ""  # the renamed repository's web page, if the forge reports a rename
         self._needs = needs
         self._stays = stays
-        # the original and the current prefix of the repository's addresses
+        # the original and the current prefix of the repository's API URLs
         self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api,
@@ -149,7 +149,7 @@ class Client:
         )
 
     def path_of(self, project: Sequence[str]) -> str:
-        """Return a repository's path in the API."""
+        """Return a repository's API path."""
         return self.repository.format(*map(path_part, project))
 
     def login(self) -> Mapping[str, str]:
@@ -186,14 +186,14 @@ class Client:
         if answer.status < 300 or answer.status in expected:
             return answer
         is_rate_limit = rate_limit_wait(answer) is not None
-        cause = Limited() if is_rate_limit else None  # shows callers that nothing was executed
+        cause = Limited() if is_rate_limit else None  # tells callers that nothing was executed
         raise self.error_for(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """Send an HTTP request to the forge, and return the JSON in the response, or None if its
         status is 300 or above and in `expected`.
 
-        `more` contains the other arguments of `ask`. Raises the errors of `ask`, and
+        `more` contains the other arguments of `ask`. Raises the same errors as `ask`, and
         `UnreachableError` if the response is not JSON.
         """
         answer = self.ask(method, path, what, **more)
@@ -273,7 +273,7 @@ class Client:
         return f"{advice} in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file"
 
     def message_in(self, answer: Response) -> str:
-        """Return the forge's message in a form that is safe to show. A token in it is masked."""
+        """Return the forge's message in a form that is safe to show: any token in it is masked."""
         return forge_message(answer, self.reach.token.secret)
 
     @cached_property
@@ -286,8 +286,8 @@ class Client:
         self._http.close()
 
     def _ask_patiently(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send a request. If a rate limit was exceeded and the wait is short, send it again after
-        the wait. Return the last response.
+        """Send a request, and return the response. If a rate limit was exceeded and the required
+        wait is short, wait and retry.
 
         `what` completes the sentence "could not …" in the error if there is no response.
         """
@@ -301,7 +301,7 @@ class Client:
             if wait is None or wait > LONGEST_WAIT or is_last_turn:
                 return answer
             shutdown.sleep(wait)
-        raise AssertionError  # pragma: no cover - the last turn returns
+        raise AssertionError  # pragma: no cover - the last iteration returns
 
     def _ask_at_current_address(self, method: str, path: str, **more: Any) -> Response:
         """Send a request to the repository's current address, and return the response.
@@ -319,14 +319,15 @@ class Client:
         answer = self._http.ask(method, url, **more)
         if answer.status in _MOVED:  # the HTTP client follows redirects only for GET and HEAD
             location = urljoin(url, answer.headers.get("Location", ""))
-            if self._remember_rename(url, location):  # true only once
+            if self._remember_rename(url, location):  # true only the first time
                 return self._ask_at_current_address(method, path, **more)
-        self._remember_rename(url, answer.url)  # if they differ, the client followed a redirect
+        self._remember_rename(url, answer.url)  # they differ if the client followed a redirect
         return answer
 
     def _remember_rename(self, url: str, target: str) -> bool:
         """If the redirect from `url` to `target` means that the repository was renamed, remember
-        its new address, warn the user, and return True. Only the first rename counts.
+        its new address, warn the user, and return True. Otherwise, and after the first rename,
+        return False.
 
         After a rename, the two URLs have the same ending. For a redirect from
         …/repos/acme/web/pulls to …/repositories/7/pulls, the repository's addresses are
@@ -359,7 +360,7 @@ class Client:
         """Set `moved_to` to the URL of the renamed repository's page, or "" if it is unknown, and
         warn the user.
 
-        The new API address may contain only a numeric id, so ask the API for the page.
+        The new API address may contain only a numeric id, so look up the page through the API.
         """
         old_page = self.reach.place.web
         try:
@@ -385,7 +386,7 @@ def no_response_error(error: NoAnswerError, what: str, stays: str = STAYS) -> Ta
 
 
 def rate_limit_wait(answer: Response) -> float | None:
-    """Return the seconds to wait if a rate limit is the reason for this response, else None.
+    """Return how many seconds to wait if a rate limit caused this response, else None.
 
     GitHub also returns 403 for rate limits: the primary limit sets x-ratelimit-remaining, the
     secondary limit Retry-After or a message (docs.github.com, "Rate limits for the REST API").
@@ -412,7 +413,7 @@ def seconds_until_allowed(answer: Response) -> float:
     if seconds is not None:
         return seconds
     remaining = _rate_limit_header(answer, "Remaining") or "0"
-    reset_time = _rate_limit_header(answer, "Reset")  # in seconds since 1970
+    reset_time = _rate_limit_header(answer, "Reset")  # Unix time
     # If requests remain, GitHub's secondary limit was exceeded. The reset time is then the primary
     # limit's, which may be an hour away.
     is_primary_limit = remaining.strip() == "0"
@@ -423,14 +424,14 @@ def seconds_until_allowed(answer: Response) -> float:
 
 
 def _rate_limit_header(answer: Response, name: str) -> str:
-    """Return the rate limit header with this name, which forges spell in two ways, or ""."""
+    """Return the value of this rate limit header, or "". Forges spell its name in two ways."""
     headers = answer.headers
     return headers.get(f"x-ratelimit-{name.lower()}") or headers.get(f"RateLimit-{name}") or ""
 
 
 def forge_message(answer: Response, token: Secret = Secret("")) -> str:
-    """Return the message in a forge's response, on one short line, or "". A token in it is
-    masked.
+    """Return the message in a forge's response as one short line, or "" if there is none. Any token
+    in it is masked.
     """
     try:
         texts = filter(None, _message_texts(answer.json()))
@@ -438,7 +439,7 @@ def forge_message(answer: Response, token: Secret = Secret("")) -> str:
     except ValueError:  # not JSON
         is_page = "html" in answer.headers.get("Content-Type", "")
         message = "" if is_page else answer.text()
-    # only a rough cut: the token has to be masked before the exact cut
+    # only a rough truncation: the token has to be masked before the final one
     line = one_line(message[: 4 * _LONGEST])
     if token:
         line = line.replace(token.reveal(), "***")
@@ -446,11 +447,11 @@ def forge_message(answer: Response, token: Secret = Secret("")) -> str:
 
 
 def _message_texts(data: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the strings in the fields where forges put messages, such as `message` and `errors`, at
-    any depth of a JSON response.
+    """Yield the strings in the fields that forges use for messages, such as `message` and `errors`,
+    at any depth of a JSON response.
 
-    A mapping inside the response that has none of these fields may itself describe an error, such
-    as {"field": "head", "code": "invalid"}. In that case, yield each of its fields: "field: head".
+    A nested mapping without any of these fields may itself describe an error, such as {"field":
+    "head", "code": "invalid"}. In that case, yield each of the mapping's fields: "field: head".
     """
     if isinstance(data, str):
         yield data
@@ -471,9 +472,10 @@ def _message_texts(data: Any, depth: int = 0) -> Iterator[str]:
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:
-    """Return the number of the pull request (or `what`) in a response. All later steps need it.
+    """Return the number of the pull request (or other object, `what`) from a response. All later
+    steps need this number.
 
-    Raises `UnreachableError` if the number is "", because the response did not have one.
+    Raises `UnreachableError` if the number is "", because the response did not contain one.
     """
     if number:
         return number

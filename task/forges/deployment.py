@@ -13,13 +13,13 @@ class Deployment:
     """A build in an environment, as shown by a forge."""
 
     environment: str
-    commit: str  # the commit of the build's source
+    commit: str  # the build's source commit
     state: DeploymentState
     description: str
     ref: str = ""  # the branch or tag that was built; "" if unknown
     is_tag: bool = False
-    page: str = ""  # the environment's page, for people
-    run: str = ""  # the pipeline's page
+    page: str = ""  # the environment's web page
+    run: str = ""  # the pipeline's web page
 
 
 @dataclass(frozen=True)
@@ -30,4 +30,4 @@ class CommitStatus:
     context: str  # distinguishes this status from others
     state: Literal["pending", "success", "failure"]
     description: str
-    run: str = ""  # the pipeline's page
+    run: str = ""  # the pipeline's web page

@@ -24,17 +24,17 @@ from task.plain_data import dig, mappings
 from task.retry import until
 from task.urls import path_part
 
-# Title prefixes of drafts. The first two are the defaults; an instance may be configured to use the
-# others.
+# Title prefixes that mark drafts. The first two are the defaults; an instance may be configured to
+# use the others.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
 COLOR = "#5b6b7b"  # the color of labels that we create
 _PAGE = 20
-_PAGES = 25  # in a list, a request takes about 12 KB, because it includes both repositories
+_PAGES = 25  # each request in a list takes about 12 KB, because it includes both repositories
 _LABEL_PAGE = 50
 _LABEL_PAGES = 10
 # seconds between attempts while Gitea is still checking for conflicts
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-_AT_ONCE = 1  # maximum seconds between closing and deletion if the deletion closed the request
+_AT_ONCE = 1  # maximum seconds from closing to deletion if the deletion closed the request
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
     ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
@@ -69,10 +69,10 @@ class Gitea(Host):
     auto_merge_after_push = "again"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
 
-        Its state is "gone" if Gitea closed it because its branch was deleted.
+        The request's state is "gone" if Gitea closed it because its branch was deleted.
         """
         pull = self._newest_pull(base, head)
         if pull is None:
@@ -85,8 +85,9 @@ class Gitea(Host):
         return request
 
     def _newest_pull(self, base: str, head: str) -> Any:
-        """Return Gitea's data about the open pull request from `head` into `base`. If none is open,
-        return the data about the newest closed or merged one, or None.
+        """Return Gitea's data about the open pull request from `head` into `base`. If there is
+        none, return the data about the newest closed or merged one. If there is no request at all,
+        return None.
         """
         # Gitea can return a request by its base and head (since 1.22). If there are several such
         # requests, it returns one of them, usually the oldest.
@@ -94,8 +95,9 @@ class Gitea(Host):
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         response = self._client.json("GET", path, what, expected=(404,))
         pull = response if _is_ours(response, base, head) else None
-        # If Gitea found no request, there is none to search for. But if the base contains a slash,
-        # a proxy may have rejected the query (Apache, without AllowEncodedSlashes).
+        # If Gitea found no request, there is none, so do not search the list. But if the base
+        # contains a slash, a proxy may have rejected the query (Apache, without
+        # AllowEncodedSlashes).
         if pull is None and "/" not in base:
             return None
         if pull is not None and pull["state"] == "open":
@@ -113,8 +115,9 @@ class Gitea(Host):
 
     def read_completely(self, number: str) -> Proposed:
         """Return a pull request, with `conflicts` set if it conflicts with its base."""
-        # While Gitea is still checking a request, it looks as if it conflicted, so wait for the
-        # check. If the check takes longer than the pauses, the request counts as conflicting.
+        # While Gitea is still checking a request for conflicts, the request appears to conflict, so
+        # wait for the result. If the check takes longer than the pauses, treat the request as
+        # conflicting.
         fetch_again = partial(self.fetch, number)
         pull = until(
             lambda latest: not _cannot_be_merged(latest),
@@ -131,8 +134,8 @@ class Gitea(Host):
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Gitea's data about a pull request to our format: the title without its draft
-        prefix, and the text with our line endings.
+        """Convert Gitea's pull request data to our format: the title without its draft prefix, and
+        the text with our line endings.
         """
         state: Literal["open", "merged", "closed"]
         state = "open" if pull["state"] == "open" else "closed"
@@ -151,13 +154,13 @@ class Gitea(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head branches in Gitea's data about a pull request."""
+        """Return the base and head branches from Gitea's pull request data."""
         return dig(pull, "base", "ref"), dig(pull, "head", "label") or dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
         """Open a pull request, and return Gitea's data about it.
 
-        Raises `AlreadyThere` if one is already open for this branch.
+        Raises `AlreadyThere` if this branch already has an open pull request.
         """
         title = proposal.title
         if proposal.draft:
@@ -185,8 +188,8 @@ class Gitea(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a pull request's title and text, and return Gitea's new data about it. A draft,
-        which Gitea marks in the title, stays one.
+        """Change a pull request's title and text, and return the updated data from Gitea. A draft,
+        which Gitea marks in the title, remains a draft.
         """
         return self._write(
             str(pull["number"]),
@@ -195,10 +198,11 @@ class Gitea(Host):
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the proposal's labels, assignees, reviewers, and auto-merge if the pull request does
-        not have them. Return the request both in our format and as Gitea's data.
+        """Add the proposal's labels, assignees, and reviewers that the pull request lacks, and set
+        auto-merge if the proposal requests it. Return the request both in our format and as Gitea's
+        data.
 
-        Failures become notes (sentences that are shown with the request).
+        Failures become notes (sentences shown with the request).
         """
         number = str(pull["number"])
         present_labels = (label["name"] for label in pull.get("labels") or ())
@@ -245,7 +249,7 @@ class Gitea(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
-        """Change these fields of a pull request, and return Gitea's new data about it. `what`
+        """Change these fields of a pull request, and return the updated data from Gitea. `what`
         completes the sentence "could not …".
         """
         return self._client.json(
@@ -265,10 +269,10 @@ class Gitea(Host):
         pages: int,
         expected: tuple[int, ...] = (),
     ) -> Iterator[Any]:
-        """Yield the items of a list in the API, from at most `pages` pages with `rows_each` items
+        """Yield the items of a paginated API list: at most `pages` pages with `rows_each` items
         each.
 
-        The list also ends at a page with an error status that is in `expected`.
+        Also stop at a page whose response has an error status listed in `expected`.
         """
         received = 0
         for page in range(1, pages + 1):
@@ -294,11 +298,11 @@ class Gitea(Host):
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
-        """Return whether Gitea itself, and not a person, closed a pull request because its branch
-        was deleted.
+        """Return whether a pull request was closed not by a person, but by Gitea itself, because
+        the request's branch was deleted.
 
         If so, the last two events in the request's timeline are its closing and the branch's
-        deletion, within a second and by the same person. There is no other sign.
+        deletion, within a second and by the same person. Gitea gives no other indication.
         """
         events = self._client.json(
             "GET",
@@ -352,8 +356,8 @@ class Gitea(Host):
         return [dig(label, "name") for label in mappings(labels)]
 
     def _known_labels(self, path: str, expected: tuple[int, ...]) -> dict[str, str]:
-        """Return the names of the labels in the list at this API path, by their lowercase form. If
-        the response has an error status that is in `expected`, there are no labels.
+        """Return the names of the labels listed at this API path, keyed by lowercase name. If the
+        response has an error status listed in `expected`, there are no labels.
         """
         labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, expected)
         names = (dig(label, "name") for label in labels)
@@ -366,13 +370,13 @@ class Gitea(Host):
         present: Sequence[str],
         notes: Notes,
     ) -> None:
-        """Add these names to a pull request's assignees, which are `present` now. Rejected names
-        become notes.
+        """Add these names to a pull request's assignees. `present` are the current assignees.
+        Rejected names become notes.
         """
         assigned = list(present)  # grows with each call of `assign`
 
         def assign(new_names: list[str]) -> None:
-            """Add these names to the assignees. Gitea replaces the whole list, so send it all."""
+            """Add these names to the assignees. Gitea replaces the whole list, so send all of it."""
             self._write(number, "assign people", {"assignees": [*assigned, *new_names]})
             assigned.extend(new_names)
 
@@ -381,10 +385,10 @@ class Gitea(Host):
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
         """Request reviews of a pull request from the people and teams (`organization/team`) that
-        have not been asked yet. Those that Gitea rejects become notes.
+        have not been asked yet. Names that Gitea rejects become notes.
         """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
-        # people, and teams without their organization
+        # people's names, and team names without the organization
         already_asked = [user["login"] for user in pull.get("requested_reviewers") or ()]
         already_asked += [team["name"] for team in pull.get("requested_reviewers_teams") or ()]
 
@@ -418,9 +422,9 @@ class Gitea(Host):
         """Have Gitea merge the pull request once its checks pass, or a moment later if there are
         none. This is called a scheduled merge. If Gitea refuses, the reason becomes a note.
 
-        A scheduled merge survives a newer push: it merges the commit that the branch is at when the
-        checks pass. (Gitea 1.26 accepts a commit id only for an immediate merge.) So the merge is
-        scheduled again for each build, with a note, unless a person has canceled it.
+        A scheduled merge survives a newer push: it merges whichever commit the branch is at when
+        the checks pass. (Gitea 1.26 accepts a commit id only for an immediate merge.) So the merge
+        is scheduled again for each build, with a note, unless a person has canceled it.
         """
         path = f"{self._path}/pulls/{request.number}/merge"
         body = {
@@ -430,8 +434,8 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
 
-        # The request's text records what earlier runs have set. A scheduled merge has to be
-        # canceled before it can be scheduled again.
+        # The request's text records whether an earlier run has scheduled a merge. A scheduled merge
+        # has to be canceled before it can be scheduled again.
         was_set_before = wish_key("auto-merge") in applied_wishes(request.body)
         if was_set_before:
             cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
@@ -468,7 +472,9 @@ class Gitea(Host):
 
 
 class GiteaComments(GitHubComments):
-    """Comments on Gitea and Forgejo pull requests, which are written the same way as on GitHub."""
+    """Comments on Gitea and Forgejo pull requests. They are written through the same API as on
+    GitHub.
+    """
 
     connect = GiteaClient
     needs = (
@@ -477,13 +483,13 @@ class GiteaComments(GitHubComments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield our own comments on a pull request that contain the mark (a hidden line), newest
+        """Yield our own comments that contain the mark (a hidden line) on a pull request, newest
         first.
         """
         # in Gitea's API, every pull request is also an issue with the same number
         path = f"{self._path}/issues/{request}/comments"
         response = self._client.json("GET", path, "find the comment")
-        for comment in reversed(mappings(response)):  # Gitea returns all, oldest first
+        for comment in reversed(mappings(response)):  # Gitea returns all comments, oldest first
             body = dig(comment, "body")
             if self.holds(body, mark) and dig(comment, "user", "id") == self._client.me:
                 yield Comment(number=dig(comment, "id"), body=body, url=dig(comment, "html_url"))
@@ -491,7 +497,7 @@ class GiteaComments(GitHubComments):
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
     """Return whether a pull request is from `head` into `base`, with both branches in the
-    repository itself. The branch of a fork may have the same name.
+    repository itself. A fork's branch may have the same name.
     """
     repository = dig(pull, "base", "repo_id")
     if repository == "" or dig(pull, "head", "repo_id") != repository:
@@ -508,8 +514,8 @@ def _without_organization(reviewer: str) -> str:
 
 
 def _merge_style(pull: Mapping[str, Any]) -> str:
-    """Return the repository's default merge style, or the first allowed one if the default is not
-    allowed.
+    """Return the repository's default merge style. If it is not allowed, return the first style
+    that is.
     """
     repository = pull["base"].get("repo") or {}
     default: str = repository.get("default_merge_style") or "merge"
@@ -551,7 +557,7 @@ def _send_and_yield_rejected(
     if len(names) > 1:
         with suppress(ForgeError, RepositoryError):
             send(names)
-            return  # all were accepted
+            return  # all names were accepted
     for name in names:
         try:
             send([name])
@@ -560,8 +566,8 @@ def _send_and_yield_rejected(
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on Gitea, without the host. `remote` is its URL, and `root` the
-    URL of the host's web pages.
+    """Return a repository's address on Gitea, without the host. `remote` contains the parts of the
+    repository's URL, and `root` is the root URL of the host's web pages.
     """
     project = remote.parts[-2:]  # owner and repository
     if len(project) < 2:
@@ -578,7 +584,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognize Gitea, even one that requires sign-in (REQUIRE_SIGNIN_VIEW), by its response."""
+    """Return whether a response is from Gitea, including one that requires sign-in
+    (REQUIRE_SIGNIN_VIEW).
+    """
     data = answer.mapping()
     if answer.status in (401, 403):
         return str(data.get("message")).startswith("Only signed in user is allowed to call APIs")

@@ -45,7 +45,7 @@ PROTECTED = (
     " refUpdateRule { pattern } } } } }"
 )
 TASK = "image-update"  # not "deploy", which GitHub itself uses for jobs with an `environment`
-LONGEST = 140  # characters of a description
+LONGEST = 140  # maximum length of a description, in characters
 
 
 class GitHubClient(Client):
@@ -76,8 +76,8 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
         """
         pulls = self._requests(base, head)
         # the owner is part of the query, so query again if the owner has been renamed
@@ -93,7 +93,7 @@ class GitHub(Host):
         return self._in_its_queue(chosen)
 
     def _new_owner(self) -> str:
-        """Return the new owner's name if GitHub has reported that the repository is now under
+        """Return the new owner's name if GitHub has reported that the repository has moved to
         another owner, else "".
         """
         page_without_repository = self._client.moved_to.rpartition("/")[0]  # …/owner/repository
@@ -105,7 +105,7 @@ class GitHub(Host):
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert GitHub's data about a pull request to our format."""
+        """Convert GitHub's pull request data to our format."""
         is_open = pull["state"] == "open"
         state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
         merge_commit = ""  # an open request's `merge_commit_sha` is only a test merge
@@ -126,14 +126,15 @@ class GitHub(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head branches in GitHub's data about a pull request."""
+        """Return the base and head branches from GitHub's pull request data."""
         return dig(pull, "base", "ref"), dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
         """Open a pull request, and return GitHub's data about it.
 
-        If the repository does not support drafts, open it as a normal one. Raises `AlreadyThere` if
-        one is already open for this branch, and `Outpaced` if the branch has no changes.
+        If the repository does not support drafts, open a normal pull request. Raises `AlreadyThere`
+        if this branch already has an open pull request, and `Outpaced` if the branch has no
+        changes.
         """
         what = "open the pull request"
         answer = self._open(proposal, what, draft=proposal.draft)
@@ -150,7 +151,7 @@ class GitHub(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a pull request's title and text, and return GitHub's new data about it."""
+        """Change a pull request's title and text, and return the updated data from GitHub."""
         return self._client.json(
             "PATCH",
             f"{self._path}/pulls/{pull['number']}",
@@ -160,10 +161,11 @@ class GitHub(Host):
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the proposal's labels, assignees, reviewers, and auto-merge if the pull request does
-        not have them. Return the request both in our format and as GitHub's data.
+        """Add the proposal's labels, assignees, and reviewers that the pull request lacks, and set
+        auto-merge if the proposal requests it. Return the request both in our format and as
+        GitHub's data.
 
-        Failures become notes (sentences that are shown with the request).
+        Failures become notes (sentences shown with the request).
         """
         # in GitHub's API, every pull request is also an issue with the same number
         issue_path = f"{self._path}/issues/{pull['number']}"
@@ -205,8 +207,8 @@ class GitHub(Host):
         )
 
     def others_may_push(self, name: str) -> bool:
-        """Return whether users other than this one may push a branch with this name."""
-        # this covers the rulesets, but not the older branch protections
+        """Return whether other users may push a branch with this name."""
+        # this API covers rulesets, but not the older branch protections
         rules = self._client.json(
             "GET",
             f"{self._path}/rules/branches/{quote(name)}",
@@ -231,14 +233,14 @@ class GitHub(Host):
         request = self.to_proposed(pull)
         if request.state != "open" or pull.get("auto_merge"):
             return request
-        # ask GitHub only if the request's text records that an earlier run has set auto-merge
+        # query GitHub only if the request's text records that an earlier run has set auto-merge
         was_set_by_us = wish_key("auto-merge") in applied_wishes(request.body)
         if not was_set_by_us:
             return request
         return with_removal_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
-        """Add people to the list of assignees at this API path. Those that GitHub ignores become a
+        """Add people to the assignees through this API path. The names that GitHub ignores become a
         note.
         """
         response = self._client.json(
@@ -262,7 +264,7 @@ class GitHub(Host):
         """Return whether an older branch protection applies to an existing branch with a similar
         name (one that contains the first part of `name`). If GitHub does not say, return True.
 
-        Only administrators can list the protections, so look at the branches instead.
+        Only administrators can list the protections, so inspect existing branches instead.
         """
         variables = {
             "owner": self._owner,
@@ -276,14 +278,14 @@ class GitHub(Host):
             json={"query": PROTECTED, "variables": variables},
         )
         if not isinstance(value_at(response, "data"), dict):
-            return True  # unknown, so do not claim that others may push
+            return True  # this is unknown, so do not report that others may push
         branches = mappings(value_at(response, "data", "repository", "refs"), "nodes")
         return any(dig(branch, "refUpdateRule", "pattern") for branch in branches)
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return GitHub's data about the ten newest pull requests from `head` into `base`.
 
-        Each takes about 25 KB, because it includes both repositories.
+        Each takes about 25 KB, because GitHub includes both repositories in it.
         """
         response = self._client.json(
             "GET",
@@ -302,7 +304,7 @@ class GitHub(Host):
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
         """Return whether a pull request is from `head` into `base`, with the head branch in the
-        repository itself. The branch of a fork may have the same name.
+        repository itself. A fork's branch may have the same name.
         """
         if self.branches(pull) != (base, head):
             return False
@@ -333,7 +335,7 @@ class GitHub(Host):
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
         """Request reviews from the proposal's people and teams (`organization/team`) that have not
-        been asked yet. Those that GitHub rejects become notes.
+        been asked yet. Names that GitHub rejects become notes.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
         # team name without the organization, as GitHub expects it → with it, as the user wrote it
@@ -341,8 +343,8 @@ class GitHub(Host):
         new_people = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
         new_teams = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
 
-        # Request all of them at once. If GitHub rejects one, it rejects all, so then request one at
-        # a time.
+        # Request all reviewers at once. If GitHub rejects one, it rejects all, so fall back to
+        # requesting one at a time.
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         if len(new_people) + len(new_teams) > 1:
             everyone = {"reviewers": new_people, "team_reviewers": new_teams}
@@ -359,8 +361,8 @@ class GitHub(Host):
                 notes.add(message, "reviewer", teams[team])
 
     def _request_reviews(self, path: str, who: Mapping[str, list[str]]) -> TaskError | None:
-        """Request reviews at this API path. `who` contains the names of people (`reviewers`) and
-        teams (`team_reviewers`). Return the error, or None if GitHub accepted all of them.
+        """Request reviews through this API path. `who` contains the names of people (`reviewers`)
+        and teams (`team_reviewers`). Return GitHub's error, or None if GitHub accepted all names.
         """
         what = "request reviews"
         answer = self._client.ask(
@@ -377,8 +379,8 @@ class GitHub(Host):
 class GitHubComments(Comments):
     """Comments on GitHub pull requests.
 
-    Comments are written with REST, but ours are found with GraphQL, because REST does not identify
-    the token's owner.
+    Comments are written through the REST API. Our own comments are found through GraphQL, because
+    REST does not identify the token's owner.
     """
 
     connect: ClassVar[type[Client]] = GitHubClient
@@ -389,7 +391,7 @@ class GitHubComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield our own comments on a pull request that contain the mark (a hidden line), newest
+        """Yield our own comments that contain the mark (a hidden line) on a pull request, newest
         first.
         """
         before: str | None = None  # the cursor of the previous page, whose comments are newer
@@ -500,7 +502,9 @@ class GitHubDeployments(Deployments):
         return number
 
     def find(self, deployment: Deployment) -> str:
-        """Return the number of our newest deployment of this commit to this environment, or ""."""
+        """Return the number of our newest deployment of this commit to this environment, or "" if
+        there is none.
+        """
         response = self._client.json(
             "GET",
             f"{self._path}/deployments",
@@ -531,7 +535,7 @@ class GitHubDeployments(Deployments):
         )
 
     def sum_up(self, status: CommitStatus) -> None:
-        """Set the commit's status for all deployments together."""
+        """Summarize all deployments in a single status on the commit."""
         body = {
             "state": status.state,
             "context": status.context,
@@ -561,8 +565,8 @@ def _without_empty_fields(body: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address on GitHub. `remote` is its URL, and `root` the URL of the
-    host's web pages.
+    """Return a repository's address on GitHub. `remote` contains the parts of the repository's URL,
+    and `root` is the root URL of the host's web pages.
     """
     if len(remote.parts) != 2:
         raise no_repository_error("GitHub", "https://github.com/owner/repository")
@@ -580,7 +584,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognize GitHub by its response headers, which it sends even for a 401 in private mode."""
+    """Return whether a response is from GitHub. GitHub sends its own headers even with a 401 in
+    private mode.
+    """
     return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 

@@ -1,5 +1,5 @@
-"""Automatic merges on GitHub: by auto-merge, by the merge queue, or immediately if nothing is
-pending.
+"""Automatic merges on GitHub: through auto-merge, through the merge queue, or immediately if
+nothing is pending.
 
 GitHub may report success without enabling auto-merge, and returns `auto_merge: null` for a request
 in a queue. So read the request's GraphQL fields `autoMergeRequest` and `isInMergeQueue`.
@@ -39,7 +39,8 @@ METHODS = (
     ("SQUASH", "allow_squash_merge"),
     ("REBASE", "allow_rebase_merge"),
 )
-# GitHub has nothing to wait for: there are no requirements, or all of them are met.
+# GitHub's objections if there is nothing to wait for: there are no requirements, or all of them are
+# met.
 _READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
 _METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
 _SILENT = "the API call succeeded, but the request has neither auto-merge nor a merge queue entry"
@@ -62,7 +63,7 @@ class MergeState:
 
 
 class AutoMerge:
-    """The pull requests in a repository that GitHub merges automatically."""
+    """Sets up automatic merges for a repository's pull requests on GitHub."""
 
     def __init__(self, client: Client, owner: str, name: str) -> None:
         self._client = client
@@ -70,9 +71,10 @@ class AutoMerge:
         self._name = name
 
     def removal_reason(self, number: str) -> str:
-        """Return why the merge queue removed the pull request if that is its latest event, else "".
+        """Return the reason why the merge queue removed the pull request. Return "" if the removal
+        is not the request's latest event.
 
-        If a person removed the request from the queue, return "", too.
+        Also return "" if a person removed the request from the queue.
         """
         merge_state, event = self._look_up(number)
         if merge_state.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
@@ -96,7 +98,7 @@ class AutoMerge:
 
         `pull` is GitHub's data about the request. If GitHub objects, its message becomes a note.
         """
-        # Try one merge method after another, until GitHub does not object to the method. After the
+        # Try the merge methods in turn until GitHub does not object to the method itself. After the
         # loop, `methods` begins with that method.
         methods = _allowed_methods(pull)
         data: Any = None
@@ -104,7 +106,7 @@ class AutoMerge:
         while methods:
             data, objection = self._mutate(pull, commit, ENABLE, {"mergeMethod": methods[0]})
             if not _rejects_method(objection):
-                break  # auto-merge is on, or another method would not help
+                break  # auto-merge is on, or trying another method would not help
             methods = methods[1:]
 
         if not objection:  # success
@@ -114,7 +116,7 @@ class AutoMerge:
             return self._merge_now(pull, request, commit, methods, notes)
 
         merge_state, _event = self._look_up(request.number)
-        if merge_state.waits:  # it is on, or in the queue, despite the objection
+        if merge_state.waits:  # auto-merge is on, or the request is queued, despite the objection
             return request
         if merge_state.has_queue:
             objection = self._enqueue(pull, commit)
@@ -182,15 +184,15 @@ class AutoMerge:
             if not _rejects_method(objection):
                 break  # another method would not help
 
-        if "in the merge queue" in objection.lower():  # it is already there
+        if "in the merge queue" in objection.lower():  # it is already queued
             return request
-        if "merge queue" in objection.lower():  # changes have to go through the queue
+        if "merge queue" in objection.lower():  # the base requires the queue
             objection = self._enqueue(pull, commit)
         _note_objection(objection, notes)
         return request
 
     def _enqueue(self, pull: Mapping[str, Any], commit: str) -> str:
-        """Add the pull request to the merge queue. Return GitHub's objection, or "" for success."""
+        """Add the pull request to the merge queue. Return GitHub's objection, or "" on success."""
         data, objection = self._mutate(pull, commit, ENQUEUE, {})
         if objection:
             return objection
@@ -198,8 +200,8 @@ class AutoMerge:
         return "" if isinstance(entry, dict) else _SILENT
 
     def _look_up(self, number: str) -> tuple[MergeState, Any]:
-        """Return the pull request's state, and GitHub's data about the last event of its merge
-        queue or auto-merge, or None if there was no such event.
+        """Return the pull request's state, and GitHub's data about its latest merge-queue or
+        auto-merge event. Without such an event, the data is None.
 
         An Enterprise Server without merge queues returns errors instead of the data. In that case,
         all fields of the state are false.
@@ -230,8 +232,8 @@ class AutoMerge:
         """Run a GraphQL mutation (a change) for the pull request. GitHub rejects it unless the
         request is still at this commit.
 
-        Return the data in GitHub's response, and GitHub's objection, or "" for success. (A response
-        with an objection also has status 200.)
+        Return the data in GitHub's response, and GitHub's objection ("" on success). A response
+        with an objection also has status 200.
         """
         input_fields = {
             "pullRequestId": pull["node_id"],
@@ -262,7 +264,7 @@ def _allowed_methods(pull: Mapping[str, Any]) -> list[str]:
 
 
 def _merge_state(pull: Any) -> MergeState:
-    """Return the state in the GraphQL fields `SHOWN`."""
+    """Return the state that the GraphQL fields `SHOWN` describe."""
     on = isinstance(value_at(pull, "autoMergeRequest"), dict)
     queued = value_at(pull, "isInMergeQueue") is True
     return MergeState(
@@ -273,7 +275,7 @@ def _merge_state(pull: Any) -> MergeState:
 
 
 def _rejects_method(objection: str) -> bool:
-    """Return whether GitHub objects to the merge method. If so, another method may work."""
+    """Return whether GitHub's objection is to the merge method. If so, another method may work."""
     return _METHOD.search(objection.lower()) is not None
 
 

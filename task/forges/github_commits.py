@@ -1,7 +1,7 @@
 """Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch,
 updateRefs).
 
-The author is the token's owner: the API does not accept any other author.
+The commit's author is the token's owner: the API does not accept any other author.
 
 The API appends a commit to a branch only if the branch is still at the commit that we read:
 compare-and-swap, like our push. It cannot replace a branch's commits. So an existing head branch is
@@ -75,7 +75,7 @@ class GitHubCommits(Connected):
     def commit(self, branch: str, change: Changeset) -> str:
         """Commit the changeset to a branch, and return the commit's id.
 
-        Raises `Outpaced` unless the branch is still at `change.tip`.
+        Raises `Outpaced` if the branch is no longer at `change.tip`.
         """
         headline, _, body = change.message.replace("\0", "").strip().partition("\n")
         what = f"commit to {branch}"
@@ -97,7 +97,7 @@ class GitHubCommits(Connected):
     def _file_changes(self, change: Changeset) -> dict[str, list[dict[str, str]]]:
         """Return the changeset's files in the form that GitHub's API expects.
 
-        Raises `TargetError` if the API does not accept that many bytes.
+        Raises `TargetError` if the files are larger than the API accepts.
         """
         additions = []
         deletions = []
@@ -144,7 +144,7 @@ class GitHubCommits(Connected):
         delete_aside = {
             "name": f"refs/heads/{aside}",
             "beforeOid": commit,
-            "afterOid": "0" * len(commit),  # means: delete
+            "afterOid": "0" * len(commit),  # zeros mean deletion
             "force": True,
         }
         what = f"replace {head}"
@@ -179,8 +179,8 @@ class GitHubCommits(Connected):
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
         """Send a GraphQL query with these variables, and return the data in the response.
 
-        Raises an error if the response contains errors. (Such a response also has status 200.)
-        `what` completes the sentence "could not …".
+        Raises an error if the response reports errors, which it does with status 200. `what`
+        completes the sentence "could not …".
         """
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
@@ -197,8 +197,8 @@ class GitHubCommits(Connected):
         """Send an HTTP request to GitHub, and return the response. `more` contains the other
         arguments of `Client.ask`.
 
-        Raises the errors of `Client.ask`, but `NotDoneError` for a rate limit, because the request
-        was not executed.
+        Raises the same errors as `Client.ask`, except that a rate limit raises `NotDoneError`,
+        because the request was not executed.
         """
         try:
             return self._client.ask(method, path, what, **more)
@@ -210,8 +210,8 @@ class GitHubCommits(Connected):
     def _error_of(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
         """Return our error for the GraphQL `errors` in a response.
 
-        `Outpaced` means that the branch is at another commit, and `NotDoneError` that the query was
-        not executed. `what` completes the sentence "could not …".
+        `Outpaced` means that the branch is at a different commit, and `NotDoneError` that the query
+        was not executed. `what` completes the sentence "could not …".
         """
         host = self.place.host
         error_types = {dig(error, "type") for error in errors}
@@ -246,7 +246,7 @@ class GitHubCommits(Connected):
         return self._rejection_error(what, message)
 
     def _messages(self, errors: list[Any]) -> str:
-        """Return the messages of GraphQL errors, without duplicates. A token in them is masked."""
+        """Return the messages of GraphQL errors, without duplicates. Any token in them is masked."""
         messages = [one_line(dig(error, "message"))[:300] for error in errors]
         distinct_messages = dict.fromkeys(filter(None, messages))
         secret = self._client.reach.token.secret.reveal()
@@ -307,12 +307,12 @@ class CommittedByApi(BareRepository):
         """
         predicted = super().predict(change)
         if predicted.pushed:
-            self._check()  # called only for the error that it raises
+            self._check()  # called only because it may raise an error
         return predicted
 
     @property
     def atomic(self) -> bool:
-        """False: the API changes one branch, and git pushes the memory branch."""
+        """False: the API updates one branch, and git pushes the memory branch separately."""
         return False
 
     def _send(
@@ -329,12 +329,12 @@ class CommittedByApi(BareRepository):
         itself), and return the commit's id.
 
         `head_tip` is the branch's current commit, or "" if it does not exist. `made` is the
-        expected commit.
+        expected commit, computed locally.
         """
         head = change.head
-        # The new commit's parent is `change.tip`. That is the branch's own tip if there is no
-        # separate head branch, if the commit goes on top of someone else's, or if the head branch
-        # has no commits of its own yet.
+        # The new commit's parent is `change.tip`. This is the branch's own tip if there is no
+        # separate head branch, if the commit goes on top of someone else's commit, or if the head
+        # branch has no commits of its own yet.
         can_append = head == change.base or change.on_top or head_tip == change.tip
         if can_append:
             return self._commit(head, change, made)
@@ -354,7 +354,7 @@ class CommittedByApi(BareRepository):
                     lambda: self._remote.tip(head) == commit,
                     "whether the branch was moved",
                 )
-        except BaseException:  # even if a signal ends the run
+        except BaseException:  # even if a signal terminates the run
             with suppress(TaskError, Outpaced):  # a leftover temporary branch is harmless
                 self._api().delete(aside)
             raise
@@ -370,7 +370,7 @@ class CommittedByApi(BareRepository):
     def _commit(self, branch: str, change: Changeset, made: LandedCommit) -> str:
         """Commit the changeset to a branch that is at `change.tip`, and return the commit's id.
 
-        `made` is the expected commit.
+        `made` is the expected commit, computed locally.
         """
         # If the response is lost, look for a commit with this parent and tree: the same files
         # always result in the same tree, so such a commit is ours or equivalent.
@@ -383,11 +383,10 @@ class CommittedByApi(BareRepository):
 
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
-        """Turn a rejected change inside the block into `Outpaced` if the branch is no longer at the
-        commit `was`.
+        """If a change inside the block is rejected, raise `Outpaced` if the branch is no longer at
+        the commit `was`.
 
-        In that case, another run has moved the branch first, but GitHub's message gives a different
-        reason.
+        In that case, another run was faster, although GitHub's message gives a different reason.
         """
         try:
             yield
@@ -410,7 +409,7 @@ class CommittedByApi(BareRepository):
                     ),
                     subject=subject,
                 )
-            # Python decodes bytes that are not UTF-8 to these surrogates
+            # Python decodes non-UTF-8 bytes to these surrogates
             has_undecodable_bytes = any("\udc80" <= letter <= "\udcff" for letter in path)
             if has_undecodable_bytes:
                 raise TargetError(

@@ -33,7 +33,7 @@ from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
 _MERGE = "merge it"  # completes the sentence "could not …"
-_REJECTED_FORM = 400  # the merge train does not accept this form of the request
+_REJECTED_FORM = 400  # the merge train rejects the request's parameters
 # seconds between attempts while GitLab is still checking a new request
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 # GitLab has no state for a deployment that is waiting for Argo CD, so use "running"
@@ -43,7 +43,7 @@ STATES: Mapping[DeploymentState, str] = {
     "success": "success",
     "failure": "failed",
 }
-_OPEN = ("created", "running", "blocked")  # deployments that may still change
+_OPEN = ("created", "running", "blocked")  # unfinished deployments
 _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 
 
@@ -53,7 +53,7 @@ class GitLabClient(Client):
     page = ("web_url",)
 
     def path_of(self, project: Sequence[str]) -> str:
-        """Return a project's path in the API. `project` contains its groups and its name."""
+        """Return a project's API path. `project` contains the project's groups and its name."""
         return f"/projects/{path_part('/'.join(project))}"
 
 
@@ -68,8 +68,8 @@ class GitLab(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open merge request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open merge request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
         """
         response = self._client.json(
             "GET",
@@ -104,14 +104,15 @@ class GitLab(Host):
         )
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert GitLab's data about a merge request to our format."""
+        """Convert GitLab's merge request data to our format."""
         state = _request_state(pull)
         title = str(pull["title"])
         if pull.get("draft"):
             title = title.removeprefix(DRAFT)
         merge_commit = ""
         if state == "merged":
-            # after a fast-forward merge, GitLab reports neither of these commits, but only the head
+            # after a fast-forward merge, GitLab reports neither of these commits, only the head
+            # commit
             own_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
             merge_commit = str(own_commit or pull.get("sha") or "")
         conflicts = state == "open" and bool(pull.get("has_conflicts"))
@@ -129,13 +130,13 @@ class GitLab(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Return the base and head branches in GitLab's data about a merge request."""
+        """Return the base and head branches from GitLab's merge request data."""
         return dig(pull, "target_branch"), dig(pull, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
         """Open a merge request, and return GitLab's data about it.
 
-        Raises `AlreadyThere` if one is already open for this branch.
+        Raises `AlreadyThere` if this branch already has an open merge request.
         """
         draft_prefix = DRAFT if proposal.draft else ""
         body = {
@@ -160,8 +161,8 @@ class GitLab(Host):
         raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a merge request's title and text, and return GitLab's new data about it. A draft,
-        which GitLab marks in the title, stays one.
+        """Change a merge request's title and text, and return the updated data from GitLab. A
+        draft, which GitLab marks in the title, remains a draft.
         """
         draft_prefix = DRAFT if pull.get("draft") else ""
         return self._write(
@@ -172,11 +173,11 @@ class GitLab(Host):
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the proposal's labels, reviewers, assignees, and auto-merge if the merge request does
-        not have them. Return the request both in our format and as GitLab's data.
+        """Add the proposal's labels, reviewers, and assignees that the merge request lacks, and set
+        auto-merge if the proposal requests it. Return the request both in our format and as
+        GitLab's data.
 
-        Failures become notes (sentences that are shown with the request). GitLab creates missing
-        labels.
+        Failures become notes (sentences shown with the request). GitLab creates missing labels.
         """
         labels = []
         for label in missing(proposal.labels, pull.get("labels") or ()):
@@ -185,7 +186,7 @@ class GitLab(Host):
             else:
                 labels.append(label)
 
-        new_ids: dict[str, dict[str, int]] = {}  # of new people, by role and name
+        new_ids: dict[str, dict[str, int]] = {}  # ids of the people to add, by role and name
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.on_failure(f"{role}s", role, *names):
                 new_ids[role] = self._new_ids(pull, role, names, notes)
@@ -208,10 +209,11 @@ class GitLab(Host):
         new_ids: Mapping[str, Mapping[str, int]],
         notes: Notes,
     ) -> Any:
-        """Set these fields of a merge request, and return GitLab's new data about it, or the old
-        data if GitLab rejects them. Labels and people that are not set become notes.
+        """Set these fields of a merge request, and return the updated data from GitLab. If GitLab
+        rejects the fields, return the old data. Labels and people that could not be set become
+        notes.
 
-        `labels` and `new_ids` (by role and name) are the labels and the people that the fields add.
+        `labels` and `new_ids` (by role and name) are the labels and people that the fields add.
         """
         try:
             changed = self._write(str(pull["iid"]), "set labels and people", **fields)
@@ -261,7 +263,7 @@ class GitLab(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
-        """Change these fields of a merge request, and return GitLab's new data about it. `what`
+        """Change these fields of a merge request, and return the updated data from GitLab. `what`
         completes the sentence "could not …".
         """
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
@@ -273,8 +275,8 @@ class GitLab(Host):
         names: Iterable[str],
         notes: Notes,
     ) -> dict[str, int]:
-        """Return, by name, the ids of those `names` that do not have this role ("reviewer" or
-        "assignee") in the merge request yet. An unknown name becomes a note.
+        """Return the user ids, by name, of those `names` that do not have this role ("reviewer" or
+        "assignee") in the merge request yet. Unknown names become notes.
         """
         ids: dict[str, int] = {}
         present = (user["username"] for user in pull.get(f"{role}s") or ())
@@ -323,7 +325,7 @@ class GitLab(Host):
         merge = partial(self._merge, request.number, commit)
         # the option has two names: the second is for GitLab before 17.11
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
-        # GitLab refuses until it has checked the new commit, so retry a few times.
+        # GitLab refuses to merge until it has checked the new commit, so retry a few times.
         answer = until(
             lambda latest: latest.status not in {405, 409, 422},
             merge_later(),
@@ -352,12 +354,12 @@ class GitLab(Host):
         """Wait a few seconds for GitLab's checks of this commit, and return the merge request's
         latest data. `commit` is "" if it is unknown.
 
-        Until GitLab has processed a push, it still reports the auto-merge of the previous commit,
-        which the push will cancel.
+        Until GitLab has processed a push, it still reports the previous commit's auto-merge, which
+        the push will cancel.
         """
 
         def is_checked(latest: Mapping[str, Any]) -> bool:
-            """Return whether this data is about the commit, and its checks are done."""
+            """Return whether the data is about this commit, and the commit's checks are complete."""
             # if GitLab is too old to have this field, the request counts as ready
             if latest.get("detailed_merge_status", "unknown") in _UNREADY:
                 return False
@@ -381,7 +383,7 @@ class GitLab(Host):
     def _has_trains(self) -> bool:
         """Return whether the project uses merge trains (queues in which GitLab merges requests).
 
-        Without GitLab Premium, the response does not contain the field.
+        Without GitLab Premium, the project's data does not contain the field for merge trains.
         """
         project = self._client.json(
             "GET",
@@ -414,9 +416,8 @@ class GitLab(Host):
         if has_passed_checks and answer.status == _REJECTED_FORM:
             answer = join()
         if not has_passed_checks:
-            # If GitLab rejected it, there are two possible reasons: it has not created the new
-            # commit's pipeline yet, or (before 17.11) the option has another name. So retry with
-            # the other name.
+            # A rejection has two possible reasons: GitLab has not created the new commit's pipeline
+            # yet, or (before 17.11) the option has another name. So retry with the other name.
             answer = until(
                 lambda latest: latest.status != _REJECTED_FORM,
                 answer,
@@ -429,7 +430,7 @@ class GitLab(Host):
 
 
 class GitLabComments(Comments):
-    """Comments on GitLab merge requests, which its API calls notes (docs.gitlab.com/api/notes)."""
+    """Comments on GitLab merge requests. GitLab's API calls them notes (docs.gitlab.com/api/notes)."""
 
     connect = GitLabClient
     needs = (
@@ -439,10 +440,10 @@ class GitLabComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield our own comments on a merge request that contain the mark (a hidden line), newest
+        """Yield our own comments that contain the mark (a hidden line) on a merge request, newest
         first.
 
-        GitLab's API calls comments notes.
+        GitLab's API calls comments "notes".
         """
         for page in range(1, PAGES + 1):
             response = self._client.json(
@@ -490,7 +491,7 @@ class GitLabComments(Comments):
         return f"{self._path}/merge_requests/{request}/notes"
 
     def _page(self, request: str, number: str) -> str:
-        """Return the URL of a comment's page, which GitLab's responses do not include."""
+        """Return the URL of a comment's web page, which GitLab's responses do not include."""
         return f"{self.place.web}/-/merge_requests/{request}#note_{number}"
 
 
@@ -527,8 +528,8 @@ class GitLabDeployments(Deployments):
         return numbered(dig(response, "id"), self.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
-        """Return the number of our newest deployment of this commit to this environment that may
-        still change, or "".
+        """Return the number of our newest unfinished deployment of this commit to this environment,
+        or "" if there is none.
         """
         response = self._client.json(
             "GET",
@@ -544,7 +545,7 @@ class GitLabDeployments(Deployments):
         for candidate in mappings(response):
             has_same_commit = dig(candidate, "sha") == deployment.commit
             may_change = dig(candidate, "status") in _OPEN
-            belongs_to_job = bool(candidate.get("deployable"))  # a pipeline's job created it
+            belongs_to_job = bool(candidate.get("deployable"))  # a pipeline job created it
             if has_same_commit and may_change and not belongs_to_job:
                 return dig(candidate, "id")
         return ""
@@ -560,10 +561,10 @@ class GitLabDeployments(Deployments):
         )
 
     def _link(self, response: Any, deployment: Deployment) -> None:
-        """Set the environment's link to Argo CD if it has no link yet. An existing link may have
-        been set by a person.
+        """Set the environment's link to Argo CD, unless the environment already has a link, which a
+        person may have set.
 
-        `response` is GitLab's data about the deployment. A failure is only a warning.
+        `response` is GitLab's data about the deployment. If this fails, only warn.
         """
         environment_id = dig(response, "environment", "id")
         page = web_page(deployment.page)
@@ -596,7 +597,7 @@ def _label_fields(
         fields["add_labels"] = ",".join(labels)
     for role, ids in new_ids.items():
         if ids:
-            # GitLab replaces the whole list, so include the people who are already in it
+            # GitLab replaces the whole list, so include the people already in it
             present_ids = [user["id"] for user in pull.get(f"{role}s") or ()]
             fields[f"{role}_ids"] = [*present_ids, *ids.values()]
     return fields
@@ -617,8 +618,8 @@ def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a project's address on GitLab, without the host. `remote` is its URL, and `root` the
-    URL of the host's web pages.
+    """Return a project's address on GitLab, without the host. `remote` contains the parts of the
+    project's URL, and `root` is the root URL of the host's web pages.
     """
     if len(remote.parts) < 2:
         raise no_repository_error("GitLab", "https://gitlab.com/group/project")
@@ -632,7 +633,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognize GitLab by its error message: it shows its version only to logged-in users."""
+    """Return whether a response is from GitLab. GitLab shows its version only to logged-in users,
+    and otherwise returns a typical error.
+    """
     data = answer.mapping()
     if answer.status == 401:
         return data.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers

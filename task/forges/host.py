@@ -1,9 +1,9 @@
-"""The features common to all forges (Git hosts such as GitHub): pull requests (never two for one
+"""The features common to all forges (Git hosts such as GitHub): pull requests (at most one open per
 branch), comments, and deployments. A pull request is called a request here.
 
-A request belongs to a head branch of the repository itself. Requests from forks may use any branch
-name, so they are ignored. If something fails here, the pushed branch is kept, and the next run
-completes the request.
+A request belongs to a head branch in the repository itself. Requests from forks are ignored,
+because a fork may use any branch name. If something fails here, the pushed branch is kept, and the
+next run completes the request.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ class ForgeKind:
     name: str  # the forge's name in --forge
     client: type[Host]
     comments: type[Comments]
-    # A repository's URL, and the root of the forge's web pages → the repository's address; the host
-    # is filled in later.
+    # (the parts of a repository's URL, the root URL of the forge's web pages) → the repository's
+    # address; the address's host may be filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # the forge's public hosts
-    host_ends: tuple[str, ...] = ()  # suffixes of the names of its other public hosts
-    # words in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    host_ends: tuple[str, ...] = ()  # domain suffixes of its other public hosts
+    # words in hostnames that suggest this forge: gitlab.example.com, my-gitea.example.com
     words: tuple[str, ...] = ()
-    # A path below the root that does not require authentication, and a test for whether the
-    # response is from this kind of forge.
+    # A path below the root URL that does not require authentication, and a function that checks
+    # whether the response is from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch.
     # For `commit`, {1} is the commit; for `range`, {1} is the older commit, and {2} the newer one.
@@ -76,11 +76,11 @@ class ForgeKind:
 
 
 class Connected(ABC):
-    """The base class of everything that has a client for a repository on its forge."""
+    """The base class of everything that accesses a repository through its forge's API."""
 
     connect: ClassVar[type[Client]]
-    needs: ClassVar[str]  # the permission, as a hint for people
-    stays: ClassVar[str] = STAYS  # what is kept despite a failed request
+    needs: ClassVar[str]  # a hint about the required permission
+    stays: ClassVar[str] = STAYS  # what is kept even if a request fails
 
     def __init__(self, reach: Reach) -> None:
         """Create a client for the repository in `reach`. No server is contacted yet."""
@@ -113,30 +113,31 @@ class Connected(ABC):
 
 
 class Host(Connected):
-    """A repository's pull requests (here: requests). `pull` is always the forge's own JSON data
-    about a request, and a `Proposed` is the request in our format.
+    """A repository's pull requests (here: requests). In this class, `pull` is always the forge's
+    own JSON data about a request, and a `Proposed` is a request in our format.
     """
 
-    # Unsupported fields of a `Proposal` ("labels", "assignees", "auto_merge"), each with a sentence
-    # for people.
+    # `Proposal` fields that this forge does not support ("labels", "assignees", "auto_merge"), each
+    # with a sentence that tells users so.
     without: ClassVar[Mapping[str, str]] = {}
-    without_drafts: ClassVar[str] = ""  # a sentence for people, if some repositories lack drafts
-    # What our next push does to an auto-merge; "again" means that auto-merge has to be set again.
+    without_drafts: ClassVar[str] = ""  # tells users that some repositories lack drafts
+    # What happens to auto-merge after our next push; "again" means that it must be re-enabled.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open pull request from the branch `head` into the branch `base`. If none is
-        open, return the newest closed or merged one, or None.
+        """Return the open pull request from the branch `head` into the branch `base`. If there is
+        none, return the newest closed or merged one. If there is no request at all, return None.
 
-        Its state is "gone" if the forge reports that it closed the request because the branch was
-        deleted.
+        The request's state is "gone" if the forge reports that it closed the request because the
+        branch was deleted.
         """
         with self.understood():
             request = self.newest(base, head)
             return plausible(request, self.place.web) if request else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the proposed pull request, or update the open one. Never open a second one.
+        """Open the proposed pull request. If one is already open, update it instead of opening a
+        second one.
 
         `found` is the result of `find` before the push. If the head branch has a newer commit than
         the proposal, the request is not changed, and the result's `head_commit` is that commit.
@@ -151,8 +152,8 @@ class Host(Connected):
             return plausible(self.read_completely(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open pull request. The reason in its text shows that we closed it, so that it
-        does not count as declined by a person.
+        """Close an open pull request, and write the reason into its text. This shows that we closed
+        the request, so that it does not count as declined by a person.
 
         Raises `Outpaced` if another run has since updated the request for a newer build, and
         `UnreachableError` if it keeps changing.
@@ -162,7 +163,7 @@ class Host(Connected):
                 with self.understood():
                     self._withdraw(found, because)
             except Overtaken:
-                continue  # it changed while we were closing it
+                continue  # the request changed while we were closing it
             return
         raise UnreachableError(
             f"others keep changing {found.url}, so it was not closed",
@@ -172,7 +173,7 @@ class Host(Connected):
     def _withdraw(self, found: Proposed, because: str) -> None:
         """Close the request `found` if it is still open, and write the reason into its text.
 
-        Raises `Outpaced` if its text has been changed for another commit, and `Overtaken` if the
+        Raises `Outpaced` if the request's text now describes another commit, and `Overtaken` if the
         request changes while we are closing it.
         """
         current, pull = self.read(found.number)
@@ -191,10 +192,11 @@ class Host(Connected):
                 raise
 
     def open_to_others(self, name: str) -> bool:
-        """Return whether, according to the forge's branch rules, users other than this one may push
-        a branch with that name.
+        """Return whether the forge's branch rules allow other users to push a branch with that
+        name.
 
-        Raises the client's errors, for example if this user is not allowed to read the rules.
+        Raises the client's errors, for example if the token's owner is not allowed to read the
+        rules.
         """
         with self.understood():
             return self.others_may_push(name)
@@ -217,7 +219,9 @@ class Host(Connected):
         return changed, changed_pull
 
     def read_completely(self, number: str) -> Proposed:
-        """Return a request with everything that `state` promises, which may take more queries."""
+        """Return a request with all of the data that `state` promises, which may require more
+        queries.
+        """
         return self.to_proposed(self.fetch(number))
 
     @abstractmethod
@@ -249,12 +253,12 @@ class Host(Connected):
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Change a request's title and text, and return the forge's new data.
 
-        Drafts stay drafts, and other requests do not become drafts.
+        A draft remains a draft, and any other request does not become one.
         """
 
     @abstractmethod
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set this proposal's labels, people, and auto-merge if they are missing.
+        """Set those of this proposal's labels, people, and auto-merge that the request lacks.
 
         Failures become notes.
         """
@@ -271,7 +275,7 @@ class Host(Connected):
     def ours_to_delete(proposal: Proposal) -> bool:
         """Return whether the branch may be deleted after the merge.
 
-        A branch that an annotation sets may belong to an environment.
+        A branch named in an annotation may belong to an environment.
         """
         return has_our_prefix(proposal.head, proposal.prefix)
 
@@ -281,13 +285,15 @@ class Host(Connected):
 
 
 class Overtaken(Exception):
-    """The request has changed since it was read, so it must be read again. Never leaves `Host`."""
+    """The request has changed since it was read, so it must be read again. Never raised outside
+    `Host`.
+    """
 
 
 class AlreadyThere(Exception):
     """The forge reports that a request for this branch is already open.
 
-    Never leaves `Host.propose`.
+    Never raised outside `Host.propose`.
     """
 
     def __init__(self, open_request: Proposed | None = None) -> None:
@@ -299,8 +305,8 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
     """Open a pull request for the proposal, or update the open one, and return it.
 
     `before_push` is the request that was found before the push, if any. Other runs may open,
-    change, or close the request at the same time. After each such conflict, look for the request
-    again, and retry a few times. Raises `Outpaced` if it has been merged.
+    change, or close the request at the same time. After such a conflict, look for the request again
+    and retry, up to a few times. Raises `Outpaced` if it has been merged.
     """
     notes = Notes()
     proposal = _without_unsupported(host, proposal, notes)
@@ -315,7 +321,7 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
             if open_request:
                 return _update_request(host, open_request, proposal, notes)
             return _open_request(host, proposal, notes)
-        except Overtaken:  # the request has changed, so what we know about it is wrong
+        except Overtaken:  # the request has changed, so our data about it is outdated
             request = None
         except AlreadyThere as conflict:
             request = conflict.open_request
@@ -323,12 +329,12 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
         except UnreachableError as error:
             # The request may have been opened despite the error: look for it, and retry once,
             # unless a signal has arrived.
-            was_limited = isinstance(error.__cause__, Limited)  # if so, it has not been opened
+            was_limited = isinstance(error.__cause__, Limited)  # if so, the request was not opened
             may_have_opened = not open_request and not was_limited
             if not may_have_opened or turn > 0 or shutdown.code():
                 raise
             request = None
-        if request is None:  # look for it again
+        if request is None:  # look for the request again
             request = host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
@@ -346,7 +352,7 @@ def _without_unsupported(host: Host, proposal: Proposal, notes: Notes) -> Propos
         if not wanted:
             continue
         notes.add(sentence)
-        empty_value = type(wanted)()  # an empty tuple, or False
+        empty_value = type(wanted)()  # the empty value: () or False
         proposal = replace(proposal, **{field_name: empty_value})
     return proposal
 
@@ -359,7 +365,7 @@ def _is_merged_meanwhile(
     """Return whether the request `found` was merged during this run: it was still open before the
     push, or its text describes the commit that we propose.
 
-    A request that was merged before this run does not count: the branch gets a new one.
+    A request that was merged before this run does not count: the branch then gets a new request.
     """
     if found.state != "merged":
         return False
@@ -380,17 +386,17 @@ def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
     notes.add(request.note)
     if desired.draft and not pull.get("draft"):
         notes.add(host.without_drafts)
-    if not wishes(desired):  # there are no labels, people, or auto-merge to set
+    if not wishes(desired):  # no labels, people, or auto-merge to set
         return notes.add_to(request)
-    # it is new, so everything in it is still unset
+    # the request is new, so nothing has been set yet
     return _complete_request(host, request, pull, desired=desired, unset=desired, notes=notes)
 
 
 def _create_request(host: Host, proposal: Proposal) -> Any:
     """Open a pull request, and return the forge's data about it.
 
-    Raises `UnreachableError` if the response is about other branches, for example from a proxy's
-    cache.
+    Raises `UnreachableError` if the response is about other branches, for example because it is
+    from a proxy's cache.
     """
     pull = host.create(proposal)
     if host.branches(pull) == (proposal.base, proposal.head):
@@ -418,14 +424,14 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
     if rewritten_by_another_run(earlier, current, proposal):
         raise Overtaken
 
-    # Forges process a push with a delay, and some show only twelve digits of a commit. So look up
-    # the branch itself, but only if the request does not show our commit.
+    # Forges take a moment to process a push, and some report only twelve digits of a commit id. So
+    # look up the branch itself, but only if the request does not report our commit.
     shows_our_commit = current.head_commit != "" and our_commit.startswith(current.head_commit)
     newer_tip = "" if shows_our_commit else _newer_tip(host, our_commit, proposal.head)
     if newer_tip:
         return replace(earlier, head_commit=newer_tip, note=MOVED)
 
-    # `desired` has the final title and text, and `unset` only what no run has set yet
+    # `desired` contains the final title and text, and `unset` only what no run has set yet
     desired = with_fitting_text(proposal, longest_body(host.forge), current)
     unset = lacking(proposal, desired.body)
     if proposal.auto_merge:
@@ -440,7 +446,7 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
 
     has_desired_text = has_same_text(current, desired)
     if has_desired_text and not wishes(unset):  # there is nothing to change
-        # the forge may still show the branch's commit from before our push
+        # the forge may still report the branch's commit from before our push
         return notes.add_to(replace(current, head_commit=our_commit or current.head_commit))
     request = current
     if not has_desired_text:
@@ -464,18 +470,18 @@ def _with_auto_merge_again(
     unset: Proposal,
     notes: Notes,
 ) -> tuple[Proposal, Proposal]:
-    """Return `desired` and `unset`, changed so that auto-merge is set again if the merge queue
+    """Return `desired` and `unset`, changed so that auto-merge is re-enabled if the merge queue
     removed the request, or if our push may have ended its auto-merge.
 
     `desired` contains the request's new text, and `unset` the labels, people, and auto-merge that
     still have to be set. `earlier` is the request before the push, and `current` the request after
     it.
     """
-    # A mark (a hidden line in the text) says that an earlier run has set auto-merge. Without it,
-    # the next run tries again if this run fails to set auto-merge.
+    # A mark (a hidden line in the text) records that an earlier run has set auto-merge. Remove the
+    # mark, so that the next run tries again if this run fails to set auto-merge.
     desired_without_mark = replace(desired, body=_without_auto_merge(desired.body))
     unset_with_auto_merge = replace(unset, auto_merge=True)
-    if earlier.thrown_out:  # why the merge queue removed the request
+    if earlier.thrown_out:  # the reason why the merge queue removed the request
         notes.add(f"{earlier.thrown_out}: this run requested the merge again")
         return desired_without_mark, unset_with_auto_merge
 
@@ -485,7 +491,7 @@ def _with_auto_merge_again(
         return desired, unset
     if after_push == "ends":
         return desired_without_mark, unset_with_auto_merge
-    # "again": the mark stays, because it tells the forge's code that this is not the first time
+    # "again": keep the mark, because it tells the forge's code that this is not the first time
     return desired, unset_with_auto_merge
 
 
@@ -497,8 +503,8 @@ def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit:
     """
     has_new_commit = described(current.body) != our_commit  # the text is from an earlier run
     was_set_by_us = wish_key("auto-merge") in applied_wishes(current.body)
-    # A person may have turned it off before the push: it was off, although nobody had pushed since
-    # the earlier run. If the forge does not report this, set it again.
+    # A person may have turned off auto-merge before the push: it was off, although nobody had
+    # pushed since the earlier run. If the forge does not report whether it is on, set it again.
     is_known_to_be_off = earlier.auto_merge is False
     nobody_had_pushed = earlier.head_commit == described(earlier.body)
     was_turned_off = is_known_to_be_off and nobody_had_pushed
@@ -506,8 +512,8 @@ def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit:
 
 
 def with_removal_from_queue(request: Proposed, reason: str) -> Proposed:
-    """Return the request, marked as removed from the forge's merge queue for this reason, and as
-    having no auto-merge. Without a reason, return it unchanged.
+    """Return the request, marked as removed from the forge's merge queue for this reason, and as no
+    longer having auto-merge. Without a reason, return the request unchanged.
     """
     if not reason:
         return request
@@ -515,7 +521,9 @@ def with_removal_from_queue(request: Proposed, reason: str) -> Proposed:
 
 
 def _without_auto_merge(body: str) -> str:
-    """Return the body without the record that auto-merge has been set, so that it is set again."""
+    """Return the body without the record that auto-merge has been set, so that the next run sets it
+    again.
+    """
     return with_applied_wishes(body, applied_wishes(body) - {wish_key("auto-merge")})
 
 
@@ -536,8 +544,8 @@ def _complete_request(
     if wishes(unset):
         request, pull = host.complete(pull, unset, notes)
 
-    # If the branch has a newer commit, the text belongs to the run that pushed it, which makes its
-    # own record.
+    # If the branch has a newer commit, the text belongs to the run that pushed this commit. That
+    # run writes its own record.
     our_commit = described(desired.body)
     newer_tip = _newer_tip(host, our_commit, desired.head)
     if newer_tip:
@@ -546,7 +554,7 @@ def _complete_request(
     keys_before = applied_wishes(desired.body)
     keys_now = keys_before | (wishes(unset) - notes.missed)
     if keys_now != keys_before and request.state == "open":
-        with suppress(Overtaken):  # it may have been closed in the meantime
+        with suppress(Overtaken):  # the request may have been closed in the meantime
             host.write(pull, desired.title, with_applied_wishes(desired.body, keys_now))
     return notes.add_to(replace(request, head_commit=our_commit or request.head_commit))
 
@@ -560,8 +568,8 @@ def _newer_tip(host: Host, our_commit: str, head: str) -> str:
 
 
 class Notes:
-    """Sentences about what a forge could not do, without duplicates. They are shown with the
-    request.
+    """Notes that are shown with the request: sentences about what the forge could not do. There are
+    no duplicates.
     """
 
     def __init__(self) -> None:
@@ -572,14 +580,14 @@ class Notes:
     def add(self, sentence: str, kind: str = "", *names: str) -> None:
         """Add a sentence, unless it is "" or a duplicate.
 
-        A `kind` ("label", "reviewer", "assignee", or "auto-merge") means that these names of that
+        If `kind` ("label", "reviewer", "assignee", or "auto-merge") is given, the names of that
         kind could not be set. They are recorded, so that the next run retries them.
         """
         if sentence and sentence not in self._sentences:
             self._sentences.append(sentence)
         if not kind:
             return
-        if not names:  # auto-merge has no name
+        if not names:  # auto-merge needs no name
             self.missed.add(wish_key(kind))
         for name in names:
             self.missed.add(wish_key(kind, name))
@@ -589,7 +597,7 @@ class Notes:
         """Turn the forge's refusal inside the block into a note, the sentence "<what>: <error>".
         The labels or people with these `names` then count as not set (see `add`).
 
-        Other errors are raised, for example if the forge could not be reached, or rejected the
+        Other errors are not caught, for example if the forge could not be reached or rejected the
         token.
         """
         try:
@@ -598,7 +606,7 @@ class Notes:
             self.add(f"{what}: {error.message}", kind, *names)
 
     def add_to(self, request: Proposed) -> Proposed:
-        """Return the request with its own note and all of these notes."""
+        """Return the request with these notes added to its own."""
         self.add(request.note)
         return replace(request, note="; ".join(self._sentences)[:_LONGEST_NOTE])
 
@@ -606,7 +614,7 @@ class Notes:
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
     """Return the `wanted` names that are not in `have`, in order and without duplicates.
 
-    The names of labels or users are compared case-insensitively.
+    The names, of labels or users, are compared case-insensitively.
     """
     seen_names = {name.lower() for name in have}
     missing_names = []
@@ -621,7 +629,7 @@ def plausible(found: Proposed, page: str) -> Proposed:
     """Return the request without its merge commit if that is not hexadecimal, and with `page` (the
     repository's page) if its URL is invalid.
 
-    The values are from the forge, and end up in results, logs, and pages.
+    These values come from the forge, and are shown in results, logs, and web pages.
     """
     merge_commit = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
     return replace(found, url=web_page(found.url) or page, merge_commit=merge_commit)
@@ -634,14 +642,14 @@ class Comment:
     number: str  # the comment's id on the forge
     body: str
     url: str
-    version: int = 0  # needed if a change has to include the current version
+    version: int = 0  # for forges whose updates must include the current version
 
 
 class Comments(Connected):
     """The comments on a repository's pull requests.
 
-    Our comment is found by its mark (a hidden line that only our comments contain) and edited, so
-    there is only one.
+    There is only one comment of ours for each mark (a hidden line that only our comments contain):
+    it is found by the mark, and edited.
     """
 
     stays = "run it again"
@@ -661,14 +669,14 @@ class Comments(Connected):
             if normalized_text(comment.body) == normalized_text(body):
                 return comment.url
             page = self.change(request, comment, body)
-            if page is not None:  # None: it is someone else's comment
+            if page is not None:  # the comment is someone else's
                 return page
         return self.add(request, body)
 
     @abstractmethod
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
-        """Return the comments on that request with the mark, newest first, and only our own if the
-        forge can identify them.
+        """Return the request's comments that contain the mark, newest first. If the forge can
+        identify our own comments, return only these.
         """
 
     @abstractmethod
@@ -677,8 +685,8 @@ class Comments(Connected):
 
     @abstractmethod
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change a comment's text, and return its URL, or None if the comment is someone else's and
-        was not changed.
+        """Change a comment's text, and return the comment's URL. Return None if the comment is
+        someone else's and was not changed.
         """
 
     @staticmethod
@@ -688,9 +696,7 @@ class Comments(Connected):
 
 
 class Deployments(Connected):
-    """A repository's deployments: which build is in which environment, and the outcome of its
-    rollout.
-    """
+    """A repository's deployments: which build is in which environment, and how its rollout ended."""
 
     stays = "the changes in Git are kept, and Argo CD will deploy them"
 
@@ -708,7 +714,7 @@ class Deployments(Connected):
         """Set the state of the deployment that this run started (`begun`), or else of the newest
         deployment by an earlier run for the same commit and environment.
 
-        Return whether there is such a deployment.
+        Return whether such a deployment exists.
         """
         if begun:
             number = self._started[deployment.environment]
@@ -721,8 +727,8 @@ class Deployments(Connected):
         return True
 
     def sum_up(self, status: CommitStatus) -> None:
-        """Set the commit's status for all deployments together, if the forge also supports commit
-        statuses.
+        """Summarize all deployments in a single status on the source commit, if the forge supports
+        commit statuses.
         """
 
     @abstractmethod
@@ -732,7 +738,7 @@ class Deployments(Connected):
     @abstractmethod
     def find(self, deployment: Deployment) -> str:
         """Return the number of our newest deployment for this commit and environment that may still
-        change, or "".
+        change, or "" if there is none.
         """
 
     @abstractmethod

@@ -39,8 +39,8 @@ class Forges:
         """Create the collection of forges. No server is contacted yet.
 
         `known` contains the forges from `--forge`, then those from `task.forges.places.known_to`.
-        `tokens` returns the tokens of the run. `reached` returns the push URL of a repository: the
-        URL that this step uses instead of the one in the Application.
+        `tokens` returns the run's tokens. `reached` returns a repository's push URL: the URL that
+        this step uses instead of the one in the Application.
         """
         self._known = tuple(known)
         self._tokens = once(tokens)
@@ -49,7 +49,7 @@ class Forges:
         self._log = log
         self._warn = warn
         self._lock = Lock()
-        self._probed_forges: dict[str, Known] = {}  # by the root of the host's URLs
+        self._probed_forges: dict[str, Known] = {}  # keyed by the root URL of the host
         self._hosts: dict[ForgeAddress, Host] = {}
         self._commit_apis: dict[ForgeAddress, GitHubCommits] = {}
         self._connected: list[Connected] = []  # everything that `close` has to close
@@ -65,16 +65,16 @@ class Forges:
         Raises `ForgeError` if a URL is not a repository on a forge (the message starts with
         `fails`), and the errors of `probe`.
         """
-        # called only for the error that it raises: an unreadable token affects every repository
+        # called only because it may raise an error: an unreadable token affects every repository
         self._tokens()
 
         push_url = self._push_url(repo)
         urls = [repo]
-        if push_url != repo and _is_on_host(push_url):  # otherwise, it is a mirror's local path
+        if push_url != repo and _is_on_host(push_url):  # otherwise, it is a mirror's path
             urls = [push_url, repo]
 
-        # A known forge with a root (a URL) is certain. One without a root is for every other host,
-        # so it is used only if neither URL matches a certain one.
+        # A known forge with a root URL is certain to match only its own repositories. One without a
+        # root matches every other host, so try it only if neither URL matches a forge with a root.
         certain_forges = tuple(forge for forge in self._known if forge.root)
         try:
             for known_forges in (certain_forges, self._known):
@@ -87,16 +87,17 @@ class Forges:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def check_host(self, repo: str) -> None:
-        """Raise `ForgeError` if the repository is not on a host, because its URL is a local path.
+        """Raise `ForgeError` if the repository's URL is a local path, so that the repository is not
+        on a host.
 
         No server is contacted.
         """
         if not _is_on_host(self._push_url(repo)) and not _is_on_host(repo):
-            self.place(repo)  # called only for the error that it raises
+            self.place(repo)  # called only to raise its error
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """Return the kind of forge, such as `github`, and the URL of the page that compares the
-        branches `base` and `head`, or ("", "") if the forge cannot be determined.
+        branches `base` and `head`. Return ("", "") if the forge cannot be determined.
         """
         try:
             address = self.place(repo)
@@ -141,8 +142,8 @@ class Forges:
             return self._hosts[address]
 
     def if_known(self, repo: str) -> Host | None:
-        """Return the client for the repository's pull requests, or None if the kind of forge cannot
-        be determined from the URLs without a probe, or if there is no token for it.
+        """Return the client for the repository's pull requests. Return None if the kind of forge
+        cannot be determined from the URLs without a probe, or if there is no token for the forge.
         """
         distinct_urls = dict.fromkeys((self._push_url(repo), repo))
         for url in distinct_urls:
@@ -220,7 +221,7 @@ class Forges:
         """Return the repository's address on the kind of forge that a probe of its host detects.
         Each host is probed only once.
 
-        Raises `ForgeError` if the URL is not a repository on the detected forge.
+        Raises `ForgeError` if the URL does not point to a repository on the detected forge.
         """
         remote = remote_of(repo)
         with self._lock:

@@ -44,20 +44,20 @@ LIMITS = Limits(
 
 @dataclass(frozen=True)
 class Known:
-    """A forge (a Git host such as GitHub) known from a source other than the repository's URL:
-    `--forge NAME=URL`, CI_SERVER_URL, or a probe.
+    """A forge (a Git host such as GitHub) that is known from `--forge NAME=URL`, CI_SERVER_URL, or
+    a probe, rather than from the repository's URL.
     """
 
     forge: str
-    # the root of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means
-    # the root in the repository's URL
+    # the root URL of its web pages: "https://git.example.com", "https://example.com/gitlab"; ""
+    # means that the repository's URL determines the root
     root: str
-    chosen: bool = False  # set by `--forge`, so it also applies to ssh hosts with other names
+    chosen: bool = False  # set by `--forge`, so it also applies to ssh hosts with different names
 
 
 def forge_option(text: str) -> Known:
     """Parse the value of `--forge`: `gitlab`, or `gitlab=https://git.example.com`. Without a URL,
-    the result's `root` is "". Raises `Malformed`.
+    the result's `root` is "". Raises `Malformed` for an invalid value.
     """
     name, _, root = text.strip().partition("=")
     name = name.strip().lower()
@@ -77,8 +77,8 @@ def forge_option(text: str) -> Known:
 
 
 def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the URL of the CI system's own Git host, from its variables, by kind of forge:
-    {"gitlab": "https://gitlab.example.com"}, or {} if there is none.
+    """Return the URL of the CI system's own Git host, from its variables, keyed by kind of forge:
+    {"gitlab": "https://gitlab.example.com"}. Return {} if there is none.
     """
     # Gitea and Forgejo also set GitHub's variables.
     is_like_gitea = "true" in (environ.get("GITEA_ACTIONS"), environ.get("FORGEJO_ACTIONS"))
@@ -97,9 +97,9 @@ def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
-    """Return the CI system's own forge, from its variables, or ()."""
+    """Return the CI system's own forge, according to its variables, or () if there is none."""
     servers = servers_of(environ)
-    if "azure" in servers:  # remove the collection's path: it is part of a project's address
+    if "azure" in servers:  # remove the collection's path, which is part of a project's address
         scheme_and_host = servers["azure"].split("/")[:3]  # "https:", "", and the host
         servers["azure"] = "/".join(scheme_and_host)
     # a URL with credentials (`user@host`) is skipped
@@ -107,12 +107,13 @@ def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
-    """Return the address of the repository at this URL on its forge (a Git host such as GitHub), or
-    None if the kind of forge is unknown (`probe` can detect it).
+    """Return the address of the repository at this URL on its forge (a Git host such as GitHub).
+    Return None if the kind of forge is unknown (`probe` can detect it).
 
-    The first of these decides: a public host, a `known` forge with a root (a URL) above the
-    repository, a `known` forge without a root, which is for every other host, and a guess from the
-    URL. Raises `Malformed` if the URL is not a repository on the forge.
+    The kind of forge is determined by the first of these that applies: a public host, a `known`
+    forge whose root URL the repository is below, a `known` forge without a root, which applies to
+    every other host, and a guess from the URL. Raises `Malformed` if the URL is not a repository on
+    the forge.
     """
     remote = remote_of(url)
     public_forge = _public_forge(remote.host)
@@ -129,7 +130,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
             return _address_on(entry.forge, replace(remote, parts=parts, host=host), entry.root)
 
     for entry in known:
-        # an ssh host's name may differ from that of the web pages in `--forge NAME=URL`
+        # an ssh hostname may differ from the web hostname in `--forge NAME=URL`
         applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
         if applies_to_any_host:
             host = split(entry.root).authority or remote.host
@@ -148,8 +149,8 @@ def _public_forge(host: str) -> str:
 
 
 def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
-    """Return the segments of a repository's path that come after the path of a forge's root URL, or
-    None if the repository is not below it.
+    """Return the segments of a repository's path below a forge's root URL. Return None if the
+    repository is not below that URL.
 
     `https://example.com/gitlab/acme/web` below `https://example.com/gitlab` is ("acme", "web").
     """
@@ -215,13 +216,13 @@ def probe(
     log: Callable[[str], None] = lambda _line: None,
     limits: Limits = LIMITS,
 ) -> Known:
-    """Detect a host's kind of forge and the root of its web pages, by requesting addresses that
+    """Detect a host's kind of forge and the root URL of its web pages, by requesting addresses that
     only one kind of forge serves.
 
-    Raises `ForgeError` if the host is of no known kind, and `UnreachableError` if it does not
-    respond.
+    Raises `ForgeError` if the host is not a known kind of forge, and `UnreachableError` if it does
+    not respond.
     """
-    # The forge may be below a path, which then comes before the owner and the repository, as in
+    # The forge may be served below a path, which then precedes the owner and the repository, as in
     # https://example.com/gitlab/owner/repository.
     folders = [""]
     may_have_folder = len(remote.parts) > 2
@@ -238,7 +239,7 @@ def probe(
     try:
         for folder in folders:
             for forge in FORGES.values():
-                if forge.question is None:  # cannot be recognized without a token
+                if forge.question is None:  # cannot be detected without a token
                     continue
                 path, is_this_forge = forge.question
                 try:
@@ -256,6 +257,6 @@ def probe(
             f"cannot tell what kind of Git host {remote.host} is: it does not respond over https",
             hint=f"{HINT}; or --ca-file",
         )
-    # the host is known, so only the kind of forge has to be chosen
+    # the host is known, so only the kind of forge is missing
     hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")
     raise ForgeError(f"cannot tell what kind of Git host {remote.host} is", hint=hint)

@@ -1,11 +1,12 @@
 """A pull request's title and body, within a forge's limits, and the hidden marks in the body.
 
-Images, tags, and names come from others: `task.output.markdown` shows them as code.
+Images, tags, and names come from others, so `task.output.markdown` shows them as code.
 
 The marks delimit our part, and store data for later runs. People may add text before and after our
 part, and change the title: both are kept. The marks also record the labels and people that were
-set. If a recorded one is missing, a person removed it; the others still have to be set. The
-proposed and declined builds are in the head branch's list, and are not read from here.
+set. If one of these is missing from the request, a person has removed it. Those that are not
+recorded still have to be set. The proposed and declined builds are read from the head branch's
+list, not from the body.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from task.templates.commit_message import one_line
 from task.text import counted
 
 LONGEST_TITLE = 255  # characters: the limit of GitLab, Gitea, and Bitbucket
-# Characters in a body, according to the forges' documentation and error messages. The other forges
-# accept as many as GitHub.
+# Maximum characters in a body, according to the forges' documentation and error messages. Forges
+# not listed here accept as many as GitHub.
 LONGEST_BODY: Mapping[str, int] = {
     "github": 65_536,
     "bitbucket": 32_768,
@@ -41,8 +42,8 @@ LIFE = """\
 - **you push to it**: your commit is kept. Later builds are committed on top of it.
 - **you change its title, labels, or people, or add text before or after this block**: your changes are kept.
 - **a newer build arrives**: it replaces the older one."""
-ROOM_FOR_IMAGES = 120  # characters in a title for the versions of several images
-ROOM_FOR_LATER = 300  # for the marks about the title, and about the labels and people that were set
+ROOM_FOR_IMAGES = 120  # maximum characters for the versions of several images in a title
+ROOM_FOR_LATER = 300  # characters for the marks that record the title, labels, and people
 # An invisible character that breaks up mentions and references.
 BREAK = "\u200b"
 MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
@@ -69,7 +70,7 @@ HIDING = r"(?:<!--|\[//\]: # \()\s*"
 ANY = re.compile(rf"^{HIDING}image-update(?:-[a-z]+)?: .*$", re.MULTILINE)
 SEPARATOR = "\n\n"  # a blank line between the parts of a body
 SHOWN_DIGEST = 19  # characters: `sha256:` and twelve digits
-KEY = 8  # hexadecimal digits of the key for a label or person
+KEY = 8  # number of hexadecimal digits in the key of a label or person
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,11 @@ class Content:
     """The parts of a pull request's body."""
 
     apps: Sequence[AppChanges]
-    text: str = ""  # from the author's own template, without subject and trailers (`message_parts`)
-    # Links for the reader. Those that are "" are omitted.
+    text: str = ""  # from the author's template, without subject and trailers (`message_parts`)
+    # Links for the reader. Empty ones are omitted.
     source: str = ""  # the source commit's page, else its id
-    run: str = ""  # the pipeline's page
-    compare: str = ""  # the forge's page that compares base and head
+    run: str = ""  # the pipeline's web page
+    compare: str = ""  # the forge's page comparing base and head
     commit: str = ""  # the described head commit; "" if unknown
     base: str = ""  # the request's base branch
     # Markdown below the table, if there is room: the source range, and how to undo the change
@@ -89,14 +90,16 @@ class Content:
 
 
 def longest_body(forge: str) -> int:
-    """Return a forge's limit for a body or comment, in characters."""
+    """Return the maximum number of characters that a forge allows in a body or comment."""
     return LONGEST_BODY.get(forge, 65_536)
 
 
 def title(message: str) -> str:
-    """Return the commit message's first line, truncated to the forges' limit, without mentions."""
+    """Return the commit message's first line as a title: truncated to the forges' limit, and
+    without mentions.
+    """
     first_line = message.strip().partition("\n")[0]
-    # leave room for the invisible breaks in mentions
+    # leaves room for the invisible breaks in mentions
     shortened = one_line(first_line, LONGEST_TITLE - 20)
     return _without_mentions(shortened)[:LONGEST_TITLE]
 
@@ -110,10 +113,9 @@ def headline(
     """Return a pull request's title: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or for several
     Applications, `3 Applications: …`.
 
-    `apps` contains the changes of each Application, and `back` those that a person rolled back. If
-    there are any rollbacks, the title mentions only these, so that it does not depend on other
-    waiting builds. For a `command` that a person starts, the title begins with the commit's
-    `subject`.
+    `apps` contains each Application's changes, and `back` only the rollbacks requested by a person.
+    If there are any rollbacks, the title mentions only these, so that it does not depend on other
+    waiting builds. For a `command` run by a person, the title begins with the commit's `subject`.
     """
     if back:
         back_names, back_changes = _in_short(back)
@@ -131,12 +133,12 @@ def headline(
 
 
 def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return the Applications' names and their changes, in a few words each: `web`, and
-    `ghcr.io/acme/web 1.0.0 → 1.1.0`.
+    """Return two short texts for a title, such as `web` and `ghcr.io/acme/web 1.0.0 → 1.1.0`: one
+    for the Applications, and one for their changes.
     """
     names = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [change for app in apps for change in app.changes]
-    # (name, new tag, new digest) of each image, without duplicates
+    # each image's (name, new tag, new digest), without duplicates
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
         return names, _each_in_short(list(images))
@@ -146,8 +148,8 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
 def _one_in_short(changes: Sequence[Change]) -> str:
     """Return the image, the old version, and the new version: `ghcr.io/acme/web 1.0.0 → 1.1.0`.
 
-    All changes are to the same image and the same new version. If they have different old versions,
-    no old version is shown.
+    All `changes` must set the same image to the same new version. If their old versions differ, no
+    old version is shown.
     """
     image_name = changes[0].image.name
     new_tag, new_digest = _version(changes[0])
@@ -164,8 +166,8 @@ def _one_in_short(changes: Sequence[Change]) -> str:
 
 
 def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
-    """Return the tag, or the shortened digest if there is no tag. With `both`, return both, such as
-    `latest@sha256:0123456789ab`.
+    """Return the tag, or the shortened digest if there is no tag. With `both`, return the tag and
+    the digest, such as `latest@sha256:0123456789ab`.
     """
     if tag and not both:
         return tag
@@ -173,8 +175,8 @@ def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
-    """Return as many new versions of the `images` (name, tag, digest) as fit in a title, and the
-    number of the others: `web 1.1.0, api 2.0.0 and 3 more images`.
+    """Return as many new versions of the `images` (name, tag, digest) as fit in a title, but at
+    least one, and the number of the remaining images: `web 1.1.0, api 2.0.0 and 3 more images`.
 
     After a squash merge, the title is the only record of the versions in the base's history.
     """
@@ -195,7 +197,7 @@ def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
 
 
 def message_parts(message: str) -> tuple[str, str]:
-    """Return a commit message's subject, and the text after it without trailers (lines like
+    """Return a commit message's subject, and its remaining text without trailers (lines like
     `Signed-off-by: …` at the end).
     """
     subject, _, text = message.strip().partition("\n")
@@ -211,8 +213,8 @@ def body(content: Content, forge: str = "") -> str:
     """Return a pull request's body as Markdown within the forge's limit: the number of changes, the
     changes, the author's text, and links.
 
-    It is enclosed in marks (hidden lines for later runs), which are always complete. Other parts
-    that are too long are truncated or omitted.
+    The body is enclosed in marks (hidden lines for later runs), which are always complete. Other
+    parts are truncated or omitted if they are too long.
     """
     supports_html = forge not in WITHOUT_HTML
     mark = HIDDEN if supports_html else HIDDEN_WITHOUT_HTML
@@ -228,15 +230,15 @@ def body(content: Content, forge: str = "") -> str:
     rows_have_source = any(row.source for row in rows)
     links = _links(content, with_source=not rows_have_source)
 
-    # `room` is the number of remaining characters. The marks, the heading, and the links always
-    # fit. The remaining room is for the table, then for the author's text, and then for every other
-    # part that fits as a whole.
+    # `room` is the number of characters left. The marks, the heading, and the links always fit. The
+    # remaining room is for the table, then for the author's text, and then for every other part
+    # that fits as a whole.
     room = longest_body(forge) - ROOM_FOR_LATER - sum(map(len, (begin, heading, links, end)))
     table = table_of(rows, room) if rows else ""
     room -= len(table) + len(SEPARATOR)
     text = _fenced(content.text, room)
     room -= len(text) + len(SEPARATOR)
-    optional_parts: list[str] = []  # those that fit
+    optional_parts: list[str] = []  # the parts that fit
     for part in (*content.besides, folded("What happens if …", LIFE, html=supports_html)):
         needed = len(part) + len(SEPARATOR)
         if needed <= room:
@@ -248,8 +250,8 @@ def body(content: Content, forge: str = "") -> str:
 
 
 def _links(content: Content, *, with_source: bool) -> str:
-    """Return one line of Markdown with links for the reader: to the source commit (`with_source`),
-    the pipeline's run, and the changes. Unknown links are omitted.
+    """Return one line of Markdown with links for the reader: to the source commit (if
+    `with_source`), the pipeline run, and the changes. Unknown links are omitted.
     """
     links = []
     if content.source and with_source:
@@ -262,8 +264,8 @@ def _links(content: Content, *, with_source: bool) -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the new body of the pull request `found`, which we are closing. Our part of the body,
-    between our marks, is replaced by the reason. People's text before and after it is kept.
+    """Return the new body of the pull request `found`, which we are closing. The reason replaces
+    our part of the body, between our marks. Text that people added before and after it is kept.
     """
     _before, our_part, _after = split(found.body)
     mark = HIDDEN_WITHOUT_HTML if our_part.startswith("[//]") else HIDDEN
@@ -274,9 +276,9 @@ def closed_body(found: Proposed, because: str) -> str:
 
 
 def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
-    """Return the table's rows, one for each change of each Application.
+    """Return the rows of the table of changes, one for each change of each Application.
 
-    The same change in several files is one row, which lists the files.
+    The same change in several files is a single row that lists the files.
     """
     rows: dict[tuple[str, ...], Row] = {}  # by (Application, image, old version, new version)
     for app in apps:
@@ -292,7 +294,7 @@ def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
 
 
 def _change_row(application: str, change: Change) -> Row:
-    """Return the table's row for one change of an Application in one file."""
+    """Return the table row for one change of an Application in one file."""
     old = "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)"
     new = "@".join(filter(None, _version(change)))
     why = change.why
@@ -325,8 +327,8 @@ def _fenced(text: str, room: int) -> str:
 
     If there is not enough room, the text is truncated, or omitted if almost nothing would fit.
     """
-    # Put an invisible break after the first character of each comment's start (`<` BREAK `!--`), so
-    # that the text cannot contain our marks.
+    # Put an invisible break after the first character of everything that starts a comment (`<`
+    # BREAK `!--`), so that the text cannot contain our marks.
     without_comments = COMMENT.sub(lambda match: match[0][0] + BREAK + match[0][1:], text.strip())
     shown = _without_mentions(without_comments)
     if not shown:
@@ -334,7 +336,7 @@ def _fenced(text: str, room: int) -> str:
     backtick_runs = FENCE.findall(shown)
     longest_run = max(map(len, backtick_runs), default=2)  # 2: a fence has at least 3 backticks
     fence = "`" * (longest_run + 1)
-    room_inside = room - 2 * len(fence) - 10  # room for `text` and the line ends
+    room_inside = room - 2 * len(fence) - 10  # 10: `text`, and the line ends
     if room_inside < 40:  # not enough room for anything useful
         return ""
     if len(shown) > room_inside:
@@ -349,7 +351,8 @@ def _without_mentions(text: str) -> str:
 
 
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
-    """Return the value of our mark with this name (a hidden line of a body), or "".
+    """Return the value of our mark (a hidden line in the body) with this name, or "" if there is
+    none.
 
     If several lines look like this mark, the last one is ours, because no other text follows it.
     """
@@ -358,13 +361,14 @@ def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
 
 
 def described(text: str) -> str:
-    """Return the head commit that a pull request's body describes, or "" if there is none."""
+    """Return the head commit that a pull request's body describes, or "" if it describes none."""
     return value_of(text, DESCRIBED)
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Return three parts of a pull request's body: people's text before our part, our part, and
-    people's text after it. Our part is everything from our first mark to our last mark.
+    """Split a pull request's body into three parts, and return these: people's text before our
+    part, our part, and people's text after it. Our part is everything from our first mark to our
+    last mark.
 
     Without marks, the whole body is the first part.
     """
@@ -378,7 +382,7 @@ def split(text: str) -> tuple[str, str, str]:
 
 def with_our_part(text: str, ours: str) -> str:
     """Return a pull request's body with `ours` instead of our earlier part. If the body does not
-    have an earlier part, add `ours` at its end.
+    contain such a part, append `ours` to the body.
     """
     before, earlier_part, after = split(text)
     if not earlier_part and before.strip():
@@ -389,7 +393,7 @@ def with_our_part(text: str, ours: str) -> str:
 
 
 def with_mark(text: str, name: str, value: str) -> str:
-    """Return a pull request's body with our mark (a hidden line) of this name set to this value.
+    """Return a pull request's body with our mark (a hidden line) with this name set to this value.
     Without a value, remove the mark.
     """
     before, ours, after = split(text)
@@ -399,7 +403,7 @@ def with_mark(text: str, name: str, value: str) -> str:
         new_line = mark.format(name, value)
         has_end = bool(other_lines) and f"{END}: " in other_lines[-1]
         if has_end:
-            other_lines.insert(-1, new_line)  # before the last line
+            other_lines.insert(-1, new_line)  # insert before the last line
         else:
             other_lines.append(new_line)
     return before + "\n".join(other_lines) + after
@@ -413,20 +417,20 @@ def has_changed_title(found: Proposed) -> bool:
 
 
 def digest(title: str) -> str:
-    """Return a title's digest, as stored in the body's mark."""
+    """Return a title's digest, which a mark in the body stores."""
     return sha256(" ".join(title.split()).encode("utf-8", "replace")).hexdigest()
 
 
 def wish_key(kind: str, name: str = "") -> str:
-    """Return a short key for a wish, which is something that a pull request should have: a label,
-    reviewer, or assignee with this name, or `auto-merge`.
+    """Return a short key for something that a pull request should have (a wish): a label, reviewer,
+    or assignee with this name, or `auto-merge`.
     """
     return sha256(f"{kind} {name}".lower().encode("utf-8", "replace")).hexdigest()[:KEY]
 
 
 def wishes(proposal: Proposal) -> frozenset[str]:
-    """Return the keys of everything that a pull request should have: its labels, reviewers, and
-    assignees, and auto-merge.
+    """Return the keys (see `wish_key`) of everything that a pull request should have: its labels,
+    reviewers, and assignees, and auto-merge.
     """
     keys = [wish_key("label", name) for name in proposal.labels]
     keys += [wish_key("reviewer", name) for name in proposal.reviewers]
@@ -440,7 +444,7 @@ def applied_wishes(text: str) -> frozenset[str]:
     """Return the keys (see `wish_key`) of everything that earlier runs have set on the pull request
     with this body.
     """
-    keys = value_of(text, SETTLED, "[0-9a-f]+")  # all keys, without separators
+    keys = value_of(text, SETTLED, "[0-9a-f]+")  # all keys, concatenated
     return frozenset(keys[start : start + KEY] for start in range(0, len(keys), KEY))
 
 
@@ -456,7 +460,7 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
     set_before = applied_wishes(text)
 
     def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of this kind, such as "label", that no run has set yet."""
+        """Return the `names` of this kind, such as "label", that no run has set yet."""
         return tuple(name for name in names if wish_key(kind, name) not in set_before)
 
     return replace(
@@ -472,7 +476,7 @@ def with_fitting_text(
     proposal: Proposal, longest: int, current: Proposed | None = None
 ) -> Proposal:
     """Return the proposal with its final title and body, within the forge's limits (`longest`
-    characters for the body), and with the title's digest in a mark of the body.
+    characters for the body), and with the title's digest in a mark in the body.
 
     People's changes to the title and body of the open pull request `current`, if any, are kept.
     """
@@ -482,7 +486,7 @@ def with_fitting_text(
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
-    if current:  # keep people's text, and the record of what has been set
+    if current:  # keep people's text, and the record of what was set
         our_part = with_applied_wishes(body, applied_wishes(current.body))
         body = with_our_part(current.body, our_part)
     return replace(proposal, title=title, body=_fitting_body(body, longest))
@@ -497,7 +501,7 @@ def _fitting_body(body: str, longest: int) -> str:
         return body
     before, ours, after = split(body)
     text, _, marks = ours.rpartition(SEPARATOR)
-    kept_length = max(0, len(text) - excess - len("\n…"))  # with room for the ellipsis
+    kept_length = max(0, len(text) - excess - len("\n…"))  # leaves room for the ellipsis
     return f"{before}{text[:kept_length]}\n…{SEPARATOR}{marks}{after}"
 
 
@@ -509,7 +513,7 @@ def _fitting_title(title: str) -> str:
     widths = [2 if east_asian_width(character) in "WF" else 1 for character in title]
     if sum(widths) <= LONGEST_TITLE:
         return title
-    # the last column of each character, and the number of characters that end before the ellipsis
+    # the last column of each character, and how many characters fit before the ellipsis
     last_columns = list(accumulate(widths))
     fitting_length = bisect_right(last_columns, LONGEST_TITLE - 1)
     return f"{title[:fitting_length]}…"
@@ -526,13 +530,14 @@ def has_same_text(found: Proposed, proposal: Proposal) -> bool:
 
 def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
     """Return whether another run has changed the pull request's text since the request was `found`.
-    If so, the `current` text describes neither the same commit as before nor the proposal's commit.
+    This is the case if the `current` text describes neither the same commit as before nor the
+    proposal's commit.
     """
     return described(current.body) not in (described(found.body), described(proposal.body))
 
 
 def normalized_text(text: str) -> str:
-    """Return the text with trailing whitespace and line endings normalized, because forges change
+    """Return the text with normalized trailing whitespace and line endings, because forges change
     both.
     """
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()

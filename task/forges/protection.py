@@ -1,5 +1,5 @@
-"""Checks whether others may push a branch with a given name, according to the Git host's rules.
-Pure.
+"""Checks whether the Git host's rules allow others to push a branch with a given name. Pure
+functions.
 
 Anyone who can push to our branches can control what is proposed and held
 (docs/how-to/protect-the-branches.md). Each function returns True only if the host's response says
@@ -22,14 +22,18 @@ _READ_ONLY = "read-only"
 
 
 def rules_in(response: object, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the rules in a response. Raises `TypeError` if the response has a different shape."""
+    """Return the rules in a response. Raises `TypeError` if the response does not have the expected
+    shape.
+    """
     if not isinstance(value_at(response, *keys), list):
         raise TypeError("no list of rules")
     return mappings(response, *keys)
 
 
 def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether rulesets leave a branch open. `rules` are those that apply to its name."""
+    """Return whether rulesets allow others to push a branch. `rules` are the rules that apply to
+    the branch's name.
+    """
     types = {dig(rule, "type") for rule in rules}
     is_protected = NEEDED_ON_GITHUB.issubset(types)
     return not is_protected
@@ -84,9 +88,9 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether others may push, according to the access control `lists` of the branch's
-    folder. They may if each list inherits the repository's permissions, and none denies anyone the
-    permission to contribute.
+    """Return whether the access control `lists` of the branch's folder allow others to push. They
+    do if each list inherits the repository's permissions, and none denies anyone the permission to
+    contribute.
     """
     for access_list in lists:
         if access_list.get("inheritPermissions") is False:
@@ -95,22 +99,26 @@ def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
         if not isinstance(entries, dict):
             continue
         for entry in entries.values():
-            denied_permissions = value_at(entry, "deny")  # a bit for each permission
+            denied_permissions = value_at(entry, "deny")  # one bit for each permission
             if isinstance(denied_permissions, int) and denied_permissions & _AZURE_CONTRIBUTE:
                 return False
     return True
 
 
 def azure_token(project: str, repository: str, branch: str) -> str:
-    """Return Azure's security token for a branch or folder: its parts as hexadecimal UTF-16."""
+    """Return Azure's security token (an identifier) for a branch or folder: its path segments as
+    hexadecimal UTF-16.
+    """
     parts = (part.encode("utf-16-le").hex() for part in branch.split("/"))
     return f"repoV2/{project}/{repository}/refs/heads/{'/'.join(parts)}/"
 
 
 def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
-    """Return whether an access level in a GitLab rule is for everyone with a role below maintainer.
+    """Return whether an access level in a GitLab rule grants access to everyone with a role below
+    maintainer.
 
-    A level for a single user, group, or deploy key does not count: it is the owner's choice.
+    An access level for a single user, group, or deploy key does not count: that is the owner's
+    choice.
     """
     is_for_one = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
     role = level.get("access_level")  # 0 means no one
@@ -124,8 +132,8 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
     """Return whether a glob, such as `release/*`, matches a branch's name.
 
-    `**` matches any characters. So does `*` if `across` is true; otherwise, it matches all
-    characters but slashes.
+    `**` matches any characters. So does `*` if `across` is true; otherwise, `*` matches any
+    characters except slashes.
     """
     regex = ""
     for part in re.split(r"(\*+)", pattern[:500]):

@@ -1,7 +1,8 @@
-"""Information for a request's reviewer below the table: the commits, and how to undo the change.
+"""Information for a request's reviewer, shown below the table: the commits, and how to undo the
+change.
 
-Pure strings. Names and commits come from others, so they are shown as code, and only plain shell
-words are put into commands.
+Pure string functions. Names and commits come from others, so they are shown as code, and only plain
+shell words are put into commands.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from task.templates.change import AppChanges
 from task.urls import normal_url
 
 MOST_RANGES = 10
-MOST_UNDONE = 5  # rows to show; the rest are only counted
-# Repository, older commit, newer commit → the page that compares them, or "" for an unknown Git
-# host.
+MOST_UNDONE = 5  # maximum rows to show; the rest are only counted
+# (repository, older commit, newer commit) → the URL of the page that compares the commits, or ""
+# for an unknown Git host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these is special to a shell
+_WORD = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*"
+)  # characters without a special meaning in a shell
 
 
 @dataclass(frozen=True)
 class SourceRange:
-    """The builds before and after a change of an image."""
+    """The builds of an image before and after a change."""
 
     image: str
     old: Build
@@ -34,7 +37,7 @@ class SourceRange:
 
 
 def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
-    """Return links to the source changes of each image, or "" if none are known.
+    """Return a Markdown list with links to each image's source changes, or "" if none are known.
 
     A range needs both commits, in one repository, on a known Git host.
     """
@@ -49,18 +52,20 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
 
 def ending(holds: Sequence[str]) -> str:
-    """Return the base's holds that end with the merge, or ""."""
+    """Return a Markdown list of the base's holds that the merge ends, or "" if there are none."""
     return _list_with_heading("**Holds that end with the merge**", list(map(code, holds)))
 
 
 def leaving(builds: Sequence[str]) -> str:
-    """Return the builds that the last change removed from the request, with reasons, or ""."""
+    """Return a Markdown list of the builds that the last change removed from the request, with
+    reasons, or "" if there are none.
+    """
     return _list_with_heading("**No longer in this request**", list(map(code, builds)))
 
 
 def _list_with_heading(heading: str, items: Sequence[str]) -> str:
-    """Return a Markdown list of at most `MOST_RANGES` items, and the number of the others, or "" if
-    there are no items.
+    """Return a Markdown list of at most `MOST_RANGES` items, and the number of omitted items. If
+    there are no items, return "".
     """
     if not items:
         return ""
@@ -73,10 +78,12 @@ def _list_with_heading(heading: str, items: Sequence[str]) -> str:
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
-    """Return Markdown that says how to undo the changes after the merge, or "" for no changes.
+    """Return Markdown that explains how to undo the changes after the merge, or "" if there are no
+    changes.
 
-    There are two ways: the `rollback` command, which also holds the old version (later builds do
-    not replace it), or a revert. If there was no earlier version, only a revert is possible.
+    There are two ways: the `rollback` command, which also holds the old version (so that later
+    builds do not replace it), and a revert. If there was no earlier version, only a revert is
+    possible.
     """
     if not apps:
         return ""
@@ -122,7 +129,9 @@ def _rollback_commands(apps: Sequence[AppChanges]) -> list[str]:
 
 
 def _page_of(source_range: SourceRange, page: RangePage) -> str:
-    """Return the page that compares the two builds' commits, or "" if they cannot be compared."""
+    """Return the URL of the page that compares the two builds' commits, or "" if they cannot be
+    compared.
+    """
     old = source_range.old
     new = source_range.new
     has_both_commits = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)

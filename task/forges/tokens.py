@@ -1,7 +1,7 @@
-"""The token for the API of a forge (a Git host). Only the pipeline's author sets it, never an
-annotation.
+"""The token for the API of a forge (a Git host). It is set only by the pipeline's author, never by
+an annotation.
 
-The owner of an Application chooses the repository's URL, so every token has a scope: a web address
+An Application's owner chooses the repository's URL, so every token has a scope: a web address
 prefix. A token is never sent outside its scope, and over plain http only if the scope is http.
 """
 
@@ -28,7 +28,7 @@ SHOW = (
 
 
 class Tokens:
-    """The tokens of a run. Raises `UsageError` immediately for invalid settings."""
+    """A run's API tokens. Invalid settings raise `UsageError` immediately."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class Tokens:
             )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
-        """Return the token for the CI job's own repository, for an action (`what`) such as "a
-        comment": the job's own token, else the result of `of`.
+        """Return the token for the CI job's own repository: the job's own token, else the result of
+        `of`. `what` is the action that requires the token, such as "a comment".
 
         A token set by the user is often only valid for the GitOps repository.
         """
         return self._ci_job_token(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """Return the token for the API of the repository at that address: the one set by the user,
-        else Git's credentials, else the CI job's own token.
+        """Return the API token for the repository at that address: the user's token, else Git's
+        credentials, else the CI job's own token.
 
         `what` is the action that requires the token. Raises `CredentialsError` if there is none.
         """
@@ -82,7 +82,7 @@ class Tokens:
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
-                # The username that the user has set comes first: Bitbucket Cloud's API requires an
+                # A username set by the user takes precedence: Bitbucket Cloud's API requires an
                 # email address, but git requires a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
         ci_token = self._ci_job_token(place)
@@ -95,7 +95,9 @@ class Tokens:
         return any(covers(prefix, place.web) for prefix in self._scope)
 
     def _no_token_error(self, place: ForgeAddress, what: str) -> CredentialsError:
-        """Return the error for an address without a token, with the options that would set one."""
+        """Return the error for an address that has no token. The hint lists the options that would
+        set one.
+        """
         address = origin(place.web)
         scope_option = f"--git-credentials-url {address}/"
         if self._has_forge_url:
@@ -148,7 +150,7 @@ def _token_scope(
     credential_urls: tuple[str, ...],
     environ: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Return the web addresses that the token set by the user may be sent to.
+    """Return the web addresses to which the user's token may be sent.
 
     These are the address in `--forge`, else the URLs for Git's credentials, else the public hosts
     of the kind of forge in `--forge`, else the CI system's own server.
@@ -163,9 +165,9 @@ def _token_scope(
 
 
 def check_token_file(path: str) -> None:
-    """Raise `UsageError` if there is no such file.
+    """Raise `UsageError` if the token file does not exist.
 
-    The file itself is read later, because a pipe can be read only once.
+    The file is read later, because a pipe can be read only once.
     """
     try:
         os.stat(path)
@@ -181,7 +183,9 @@ def _unreadable_file_error(path: str, error: OSError) -> UsageError:
 
 
 def _read_token(path: str) -> Secret:
-    """Return the token in a file. Raises `UsageError`."""
+    """Return the token in a file. Raises `UsageError` if the file cannot be read, or does not
+    contain a token.
+    """
     try:
         text = read_text(path)
     except OSError as error:
@@ -194,9 +198,11 @@ def _read_token(path: str) -> Secret:
 
 
 def _checked_token(text: str, where: str) -> Secret:
-    """Return the token in a variable or file. `where` is its name, for messages.
+    """Return the token from the `text` of a variable or file. `where` is the variable's or file's
+    name, for messages.
 
-    Raises `UsageError` unless it is one line of printable ASCII, because it goes into a header.
+    Raises `UsageError` unless the token is a single line of printable ASCII, because it is sent in
+    a header.
     """
     text = text.strip()
     if not (text.isascii() and text.isprintable()):

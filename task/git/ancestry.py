@@ -1,6 +1,6 @@
-"""Determines which of two source commits comes first.
+"""Determines which of two source commits is older.
 
-It fetches only commits from the source repository, not trees or files.
+This fetches only commits from the source repository, not trees or files.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from task.text import blanked
 from task.urls import without_login
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
-DEPTHS = (50, 500, 5000, 50_000)  # how many ancestors of the two commits to request
+DEPTHS = (50, 500, 5000, 50_000)  # how many ancestors to request, one attempt after another
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
-_NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that send only branches and tags
+_NOT_BY_ID = ("unadvertised object", "not valid")  # if a server sends only branches and tags
 _MISSING_COMMIT = re.compile("not our ref ([0-9a-f]+)")
 _NO_SHALLOW = "does not support shallow"
 _OTHER_FORMAT = "mismatched algorithms"
@@ -38,7 +38,7 @@ _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
 @dataclass(frozen=True)
 class Kin:
-    """How a new commit relates to an old one. If the order is "unknown", `why` is the reason."""
+    """How a new commit relates to an old one. If the order is "unknown", `why` contains the reason."""
 
     order: Order
     why: str = ""
@@ -48,7 +48,7 @@ _Parents = Mapping[str, Sequence[str]]  # the parents of each fetched commit
 
 
 class Lineage:
-    """Compares commits, each pair only once per run. `close` removes the fetched commits."""
+    """Compares commits, but each pair only once per run. `close` removes the fetched commits."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
@@ -79,7 +79,7 @@ class Lineage:
         self._sources.clear()
 
     def _compare(self, repository: str, old: str, new: str) -> Kin:
-        """Return how two commits relate. If there is a problem, it is the reason for "unknown"."""
+        """Return how two commits relate. If a problem occurs, it becomes the reason for "unknown"."""
         display_url = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
@@ -110,7 +110,7 @@ class _Source:
         self._repository = repository
         self._display_url = without_login(repository)
         self._clock = Clock(git.bounds.seconds, self._display_url)
-        self._env = git.login(repository)  # variables for git, including credentials
+        self._env = git.login(repository)  # git's environment variables, including credentials
         self._folder = BareFolder(git, url)
         self._shallow = True  # whether the server can send part of the history
         self._by_id = True  # whether the server sends commits that no branch or tag points to
@@ -123,15 +123,15 @@ class _Source:
     def order(self, old: str, new: str) -> Kin:
         """Return how the commit `new` relates to the commit `old`.
 
-        Fetch more and more of their ancestors, up to the last of `DEPTHS`, until the order is
-        known. Raises `TaskError` if the server cannot be read.
+        Fetch their ancestors in increasing depths (`DEPTHS`) until the order is known. Raises
+        `TaskError` if the server cannot be read.
         """
         are_sha256_ids = len(old) == len(new) == max(_WHOLE_ID)
         if are_sha256_ids and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         self._folder.create()
         kin = Kin("unknown")
-        last_count = -1  # number of commits at the previous depth
+        last_count = -1  # number of commits fetched at the previous depth
         for depth in DEPTHS:
             try:
                 parents, boundary = self._parents_of_fetched(depth, old, new)
@@ -145,7 +145,7 @@ class _Source:
             kin = _kin_in_history(parents, boundary, old, new)
             if kin.order != "unknown":
                 break
-            # The server sent the parents of all commits, or no more commits than last time.
+            # The history is complete, or the server sent no more commits than last time.
             is_all_history = not boundary or len(parents) == last_count
             if is_all_history:
                 break
@@ -157,8 +157,8 @@ class _Source:
     def _parents_of_fetched(
         self, depth: int, old: str, new: str
     ) -> tuple[_Parents, frozenset[str]]:
-        """Fetch these two commits with up to `depth` ancestors. Return the parents of each fetched
-        commit, and the boundary: the fetched commits whose parents the server did not send.
+        """Fetch these two commits with up to `depth` ancestors. Return each fetched commit's
+        parents, and the boundary: the fetched commits whose parents the server did not send.
 
         If an id is abbreviated, or the server does not send commits by id, fetch the commits of all
         branches and tags instead.
@@ -170,14 +170,14 @@ class _Source:
         if not was_fetched_by_id:
             self._fetch(depth, *_REFS)
 
-        # `--all` lists what refs point to, but commits fetched by id have no refs.
+        # `--all` lists only commits that refs point to, but commits fetched by id have no refs.
         starts = []
         if has_whole_ids:
             for commit in (old, new):
                 with suppress(GitFailed):  # the commit was not fetched
                     self._run_locally("cat-file", "-e", f"{commit}^{{commit}}")
                     starts.append(commit)
-        # Read one line at a time: a server may have sent a million commits.
+        # Read one line at a time, because a server may have sent a million commits.
         lines = StringIO(self._run_locally("rev-list", "--parents", "--all", *starts))
         parents = {}
         for line in lines:
@@ -186,9 +186,9 @@ class _Source:
         return parents, self._boundary() & parents.keys()
 
     def _fetch(self, depth: int, *refs: str) -> bool:
-        """Fetch commits with up to `depth` ancestors. `refs` are commit ids or refspecs. Return
-        whether the server sends commits by id. If it does not, and `refs` are ids, nothing was
-        fetched.
+        """Fetch commits with up to `depth` ancestors. `refs` contains commit ids or refspecs.
+        Return whether the server sends commits by id. If it does not, and `refs` contains ids,
+        nothing was fetched.
 
         If the server redirects, or does not support this kind of request, repeat the fetch with the
         new URL or another kind of request. Raises `GitFailed`.
@@ -206,7 +206,7 @@ class _Source:
                 env=self._env,
                 clock=self._clock,
             )
-        except GitEnded:  # another request would not help
+        except GitEnded:  # a different request would not help
             raise
         except GitFailed as error:
             is_redirected = self._git.redirected(
@@ -229,7 +229,8 @@ class _Source:
 
     def _switch_request(self, messages: str) -> bool:
         """Switch to a different kind of request if git's `messages` about the failed request say
-        that the server does not support this kind. Return whether there is another one.
+        that the server does not support the current kind. Return whether there is another kind to
+        try.
         """
         if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
@@ -242,7 +243,7 @@ class _Source:
         return True
 
     def _run_locally(self, *argv: str) -> str:
-        """Return the output of a git command that does not contact a server."""
+        """Run a git command that does not contact a server, and return its output."""
         git_dir = self._folder.complete()
         return self._git.run(*argv, git_dir=git_dir, clock=self._clock).out.decode()
 
@@ -265,7 +266,7 @@ class _Source:
 
 
 def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: str) -> Kin:
-    """Return how `new` relates to `old` according to the fetched commits.
+    """Return how the commit `new` relates to the commit `old`, according to the fetched commits.
 
     `parents` contains each commit's parents, and `boundary` the commits whose parents the server
     did not send. If the result is "unknown", fetching more commits may show the order.
@@ -282,8 +283,9 @@ def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: 
         return Kin("newer")
     if new_id in old_history:
         return Kin("older")
-    # The missing ancestors of one commit may include the other one. Common ancestors do not matter:
-    # if one of the two commits were an ancestor of these, there would be a cycle.
+    # The ancestors of one commit that were not fetched may include the other commit. Common
+    # ancestors do not matter: if one of the two commits were an ancestor of these, there would be a
+    # cycle.
     only_in_one_history = old_history ^ new_history
     if boundary & only_in_one_history:
         return Kin(
@@ -295,7 +297,7 @@ def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: 
 
 
 def _full_id(parents: _Parents, commit: str) -> tuple[str, str]:
-    """Return a commit's full id and "", or "" and the reason why it was not found."""
+    """Return a commit's full id and "". If the commit was not found, return "" and the reason."""
     if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:

@@ -63,9 +63,9 @@ from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
-SECONDS = 900.0  # longer than any local git command takes
+SECONDS = 900.0  # timeout in seconds, longer than any local git command takes
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
-_REFS = "/info/refs?service=git-upload-pack"  # git's first request to a server
+_REFS = "/info/refs?service=git-upload-pack"  # the path of git's first request to an HTTP server
 _REDIRECTED = re.compile(r"returned error: 30[12378]\b")
 _REFUSED = re.compile(
     r"returned error: 40[0134]\b|Authentication failed|could not read Username|repository '.*' not"
@@ -78,16 +78,16 @@ _TRACED = {
     "GIT_TRACE_CURL_NO_DATA": "1",
     "GIT_TRACE_REDACT": "1",
 }
-_MOST_REDIRECTS = 5  # redirects followed for one repository
+_MOST_REDIRECTS = 5  # maximum number of redirects to follow for one repository
 _TAIL = 64_000  # bytes of stderr to keep; the cause of an error comes last
-_LAST_LINES = 3  # lines of stderr to quote in the error about a stopped command
+_LAST_LINES = 3  # lines of stderr quoted in the error for a command that we stopped
 _PROGRESS = re.compile(
     "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
 )
 NO_FILTER = "filtering not recognized"  # git's message about a server without partial clones
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
-_MOST_WARNINGS = 100  # warnings logged in a run
-_LONGEST = 1000  # characters of a warning
+_MOST_WARNINGS = 100  # maximum number of warnings logged in a run
+_LONGEST = 1000  # maximum length of a warning, in characters
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ class Ran:
 
 @dataclass(frozen=True)
 class Talk:
-    """A running git command that responds to requests."""
+    """A running git command that reads requests and writes responses."""
 
-    ask: IO[bytes]  # the command's stdin
-    answer: IO[bytes]  # the command's stdout
+    ask: IO[bytes]  # writes to the command's stdin
+    answer: IO[bytes]  # reads the command's stdout
     running: Any  # sh.RunningCommand
 
     def end(self) -> None:
@@ -120,9 +120,9 @@ class Talk:
 
 
 class Git:
-    """Runs all git commands in the same way.
+    """Runs git commands, all in the same way.
 
-    A run has one instance for each set of credentials, and several threads may share it.
+    A run has one instance for each set of credentials. Several threads may share an instance.
     """
 
     def __init__(  # noqa: PLR0913 - all that a git process depends on
@@ -138,8 +138,8 @@ class Git:
         patience: float = 20,
         bounds: Bounds = Bounds(),
     ) -> None:
-        """`environ`: the machine's variables. `protocols`: those allowed in addition to
-        `PROTOCOLS`. `rewrites`: (prefix of a URL, its replacement). `access`: the credentials.
+        """`environ`: the machine's variables. `protocols`: the protocols allowed in addition to
+        `PROTOCOLS`. `rewrites`: (URL prefix, its replacement). `access`: the credentials.
         `configured`: whether to use the user's git configuration, too.
         """
         self.protocols = PROTOCOLS | protocols
@@ -148,18 +148,18 @@ class Git:
         self.stall = stall  # seconds without a byte before a transfer is stopped
         self.bounds = bounds  # limits on the resources that a server may use
         self._process_limits = bounds.limits()
-        self.patience = patience  # how many seconds to retry after the server broke off
+        self.patience = patience  # how many seconds to retry after a connection problem
         self._rewrites = tuple(rewrites)
         self.log = log
 
         # What has been learned during the run.
         self._logged_once: set[str] = set()  # warnings, and URLs warned about; not logged again
-        self._new_urls: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
+        self._new_urls: dict[str, str] = {}  # URL → where the same server redirects it
         self._redirect_counts: dict[str, int] = {}  # URL → how often it was redirected
-        self._only_on_request: set[str] = set()  # URLs whose server has to ask for credentials
+        self._only_on_request: set[str] = set()  # URLs whose servers must ask for credentials first
         self._has_passwd_variables = False  # whether ssh was given a passwd entry
 
-        # What git gets from the machine and the user.
+        # What git receives from the machine and from the user.
         self._environ = clean_environment(environ, self.protocols)
         self._settings_from_variables = server_settings(config_pairs(environ)) if configured else []
         self._full_environ = environ
@@ -172,7 +172,7 @@ class Git:
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
-        """Return the URL to contact for an Application's URL, without any credentials in it.
+        """Return the URL to contact for an Application's URL, without credentials.
 
         For plain http, log a warning once. Raises `SourceError` for a protocol that is not allowed.
         """
@@ -200,10 +200,11 @@ class Git:
         return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
-        """Return whose repository this is if it is on this machine: "ours", or "safe" (another
-        user's, but git is configured to trust it). Return "" for a repository on a server.
+        """Return "ours" for a repository on this machine that is ours, and "safe" for another
+        user's that git is configured to trust. Return "" for a repository on a server.
 
-        Raises `RepositoryError` if git does not trust its owner, because git would run its hooks.
+        Raises `RepositoryError` if the repository is another user's and git does not trust it,
+        because git would run its hooks.
         """
         if address_of(url).protocol != "file":
             return ""
@@ -224,23 +225,23 @@ class Git:
         """Return the variables for a git command that contacts the server of `repo`: credentials,
         the user's git settings, and the ssh command. Credentials are sent only to their own server.
 
-        `at_once`: send the credentials with the first request, unless a command has
-        `sent_too_early`. This saves a round trip: there is no need to wait for a 401. Raises
+        `at_once`: send the credentials with the first request, unless an earlier command has
+        `sent_too_early`. This saves a round trip, because git need not wait for a 401. Raises
         `CredentialsError` for a configuration that git cannot read, and the errors of a GitHub
         App's token.
         """
         target = self._address(repo)
         url = target.url
-        rewrites = self._user_config.rewrites  # if True, git may contact any server instead
+        rewrites = self._user_config.rewrites  # if True, git may contact any server
         is_local = target.protocol == "file" and not rewrites
         logins, settings = self._logins_and_settings(target)
 
-        # Git sends a header to a redirect's target, too. So if there is a header, git must not
-        # follow redirects.
-        server = "" if rewrites else origin(url)  # "" means any
+        # Git also sends configured headers to a redirect's target. So if there is a header, git
+        # must not follow redirects.
+        server = "" if rewrites else origin(url)  # "" means any server
         follow_redirects = not sends_header(settings, server)
 
-        # Send a login with the first request if it is certain which login the server will get.
+        # Send a login with the first request if it is certain which login the server will receive.
         may_send_at_once = (
             at_once and follow_redirects and not rewrites and url not in self._only_on_request
         )
@@ -251,11 +252,11 @@ class Git:
             logins = []
             follow_redirects = False
 
-        # Turn everything into variables.
+        # Turn everything into environment variables.
         moved_urls = [(url, self._new_urls[url])] if url in self._new_urls else []
         env = login_environment(settings, logins, follow=follow_redirects, moved=moved_urls)
         env |= self._access.environment()
-        # a local repository's hooks do not log in anywhere
+        # a local repository's hooks do not need to log in anywhere
         may_use_helpers = not is_local and not self._access.given.alone
         if may_use_helpers:
             # Add the machine's variables for credential programs, unless they are already set.
@@ -264,7 +265,7 @@ class Git:
                 if name not in self._environ:
                     env.setdefault(name, value)
         if target.protocol == "https" and not self._user_config.rewrites_to_http:
-            # Never go from https to http: plain http can be read and modified in transit.
+            # Never downgrade from https to http: plain http can be read and modified in transit.
             env["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return env | self.ssh_environment(url)
 
@@ -272,7 +273,7 @@ class Git:
         """Return the logins and the git settings that may be used for this address."""
         logins = [*url_login(target)]
         settings = self._settings_pairs()
-        if self._user_config.rewrites:  # git may contact any server instead
+        if self._user_config.rewrites:  # git may contact any server
             logins += self._access.logins("", helped=self._user_config.has_credentials)
         elif target.protocol in {"https", "http"}:
             logins += self._access.logins(target.url, helped=self._user_config.has_credentials)
@@ -282,7 +283,7 @@ class Git:
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
         """Return the user's git settings and ours. If only our credentials may be used (`alone`),
-        leave out the user's.
+        leave out the user's credentials.
         """
         from_files = self._user_config.pairs
         from_variables = self._settings_from_variables
@@ -293,13 +294,13 @@ class Git:
 
     def sent_too_early(self, repo: str, error: GitFailed) -> bool:
         """Return whether a command may have failed because it sent credentials without being asked.
-        If so, remember the URL: later commands send them only when the server asks.
+        If so, remember the URL, so that later commands send credentials only when the server asks.
 
         `error` is the command's failure. Some servers reject unknown credentials even for a public
-        repository, and redirects have to be followed without credentials.
+        repository, and redirects must be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._only_on_request:  # if so, they were not sent too early
+        if url in self._only_on_request:  # if so, the credentials were not sent too early
             return False
         was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
         if not was_rejected:
@@ -315,23 +316,24 @@ class Git:
         git_dir: str,
         clock: Clock,
     ) -> bool:
-        """Return whether to repeat the failed command, because the server redirects the repository
+        """Return whether to repeat the failed command because the server redirects the repository
         to a different URL on the same server. That URL is remembered.
 
-        `error` is the command's failure, and `remote` is its remote in `git_dir`. This is needed
-        when git must not follow redirects itself, because it would send a header with a token to
-        their targets. Raises `CredentialsError` if the redirect leads to a different server.
+        `error` is the command's failure, and `remote` is the command's remote in `git_dir`. This
+        method is needed when git must not follow redirects itself, because git would send a header
+        with a token to their targets. Raises `CredentialsError` if the redirect leads to a
+        different server.
         """
         if not _REDIRECTED.search(error.err):
             return False
 
-        # Send the request again to see the URL in the server's response.
+        # Repeat the request to find the new URL in the server's response.
         url = self._address(repo).url
         env = self.login(repo)
         output = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
         contacted_url = output.decode().strip()
         try:
-            self._trace_request(remote, git_dir, env, clock)  # the error contains the headers
+            self._trace_request(remote, git_dir, env, clock)  # raises an error with the headers
         except GitFailed as traced_error:
             if not _REDIRECTED.search(traced_error.err):
                 return False
@@ -382,11 +384,11 @@ class Git:
         env: Mapping[str, str],
         clock: Clock,
     ) -> str:
-        """Ask the server for its HEAD, and return git's stderr, which contains the headers of the
+        """Request HEAD from the server, and return git's stderr, which contains the headers of the
         server's responses.
 
-        Never show this output: git masks the Authorization header in it, but no others. Raises
-        `GitFailed`.
+        Never show this output: git masks the Authorization header in it, but no other headers.
+        Raises `GitFailed`.
         """
         argv = ("ls-remote", remote, "HEAD")
         traced_env = {**env, **_TRACED}
@@ -406,11 +408,11 @@ class Git:
     ) -> Ran:
         """Run a command, and return its output.
 
-        `timeout`: seconds, unless a `clock` keeps the time left for several commands. `program`: a
-        different program to run in the same environment. `meanwhile`: a function to call while the
-        command runs. `stop`: a function that receives stderr so far, and returns the reason to stop
-        the command, or "". Raises `GitFailed`, `GitEnded` if we stopped the command, or
-        `UnreachableError` if someone else killed it.
+        `timeout`: in seconds, unless a `clock` keeps the time left for several commands. `program`:
+        a different program to run in the same environment. `meanwhile`: a function to call while
+        the command runs. `stop`: a function that receives the stderr output so far, and returns the
+        reason to stop the command, or "" to let it run. Raises `GitFailed`, `GitEnded` if we
+        stopped the command, or `UnreachableError` if someone else killed it.
         """
         shutdown.check()  # raises an error if a signal has arrived
         name = _command_name(argv)
@@ -433,7 +435,7 @@ class Git:
             stdin_file.write(raw_stdin)
             stdin_file.seek(0)
             running = self._start(argv, git_dir, env, (stdin_file, out.sink, err.sink), program)
-            out.sink.close()  # so that the outputs end when the process closes them
+            out.sink.close()  # so that the outputs end when the child process closes them
             err.sink.close()
             watch = Watch(
                 running,
@@ -473,7 +475,7 @@ class Git:
             if len(self._logged_once) >= _MOST_WARNINGS:
                 return
             self._logged_once.add(line)
-            # This need not worry users: without partial clones, we get the files in another way.
+            # Users need not know this: without partial clones, we fetch the files in another way.
             text = line.removeprefix("warning: ") if NO_FILTER in line else line
             about = f" ({subject})" if subject else ""
             self.log(f"git: {text[:_LONGEST]}{about}")
@@ -501,7 +503,7 @@ class Git:
         address = self._address(repo)
         credentials = self._access.given
         logins = [*url_login(address), *credentials.spare, *credentials.logins]
-        login = login_for(logins, address.url)  # the one that git would send
+        login = login_for(logins, address.url)  # the login that git would send
         configured_prefixes = dict.fromkeys(login.prefix for login in credentials.logins)
         return failure(
             messages,
@@ -515,14 +517,13 @@ class Git:
     def ssh_environment(self, url: str) -> dict[str, str]:
         """Return the variables that make git run ssh without prompts.
 
-        The ssh command comes from the options, else from the user's git configuration. If neither
-        sets one, it is ours. Return {} if ssh is not used, or if the machine's variables set the
-        ssh command.
+        The ssh command is from the options, else from the user's git configuration, else our
+        default. Return {} if ssh is not used, or if the machine's variables set the ssh command.
         """
         may_use_ssh = address_of(url).protocol == "ssh" or self._user_config.rewrites
         if not may_use_ssh:
             return {}
-        # ssh refuses to run without a passwd entry, so provide one through git's environment
+        # ssh refuses to run without a passwd entry, so git's environment provides one
         if not self._has_passwd_variables:
             self._has_passwd_variables = True
             self._environ |= self._access.passwd_variables()
@@ -540,7 +541,7 @@ class Git:
         }
 
     def close(self) -> None:
-        """Close the shared connections, and remove the copies of keys."""
+        """Close the shared connections, and remove the copied keys."""
         with shutdown.shield():
             self._sharing.close()
             self._access.close()
@@ -574,13 +575,13 @@ class Git:
         limit = self._process_limits if name == "git" else None
         try:
             return start(program, argv, environ, files, limit)
-        except ValueError as error:  # the new process did not report to sh
+        except ValueError as error:  # the child process did not report to sh
             raise _killed(argv, name, signal.SIGKILL) from error
 
     @staticmethod
     def _exit_code_of(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
-        """Call `meanwhile`, wait until the process has ended, and return its exit code. If either
-        is interrupted, stop the process, too.
+        """Call `meanwhile`, wait for the process to exit, and return its exit code. If the call or
+        the wait is interrupted, stop the process, too.
         """
         try:
             with shutdown.ending(watch.end):
@@ -607,7 +608,7 @@ def _command_name(argv: Sequence[str]) -> str:
 
 
 def _other_server(location: str, subject: str) -> CredentialsError:
-    """Return the error about a redirect to a different server."""
+    """Return the error for a redirect to a different server."""
     why_not_followed = (
         ", and a token sent as a header (http.extraHeader, bearerToken) is sent only"
         " to its own server"
@@ -623,9 +624,9 @@ def _other_server(location: str, subject: str) -> CredentialsError:
 
 
 def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
-    """Return the error for a command that was killed by someone else.
+    """Return the error for a command that someone else killed.
 
-    A killed push may have landed.
+    A killed push may nevertheless have reached the server.
     """
     name = f"git {_command_name(argv)}" if program == "git" else program
     return UnreachableError(f"{name} was killed by signal {number}", hint=KILLED)
@@ -633,7 +634,7 @@ def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
 
 @contextmanager
 def _explain_open_files() -> Iterator[None]:
-    """Turn the error about too many open files in this block into our own error.
+    """Turn an error about too many open files inside the block into our own error.
 
     Starting a process briefly takes a dozen open files.
     """
@@ -649,8 +650,8 @@ def _explain_open_files() -> Iterator[None]:
 def _unnamed_file(folder: str) -> IO[bytes]:
     """Open an empty file without a name, so that nothing is left behind.
 
-    The file uses space in this folder only on systems without memory files. Raises `ExhaustedError`
-    or `UnreachableError` if it cannot be created.
+    Only on systems without memory files does the file use space in the temporary folder. Raises
+    `ExhaustedError` or `UnreachableError` if it cannot be created.
     """
     try:
         if hasattr(os, "memfd_create"):
@@ -663,6 +664,6 @@ def _unnamed_file(folder: str) -> IO[bytes]:
 
 
 def _without_progress(messages: str) -> str:
-    """Drop git's progress messages from stderr."""
+    """Return stderr without git's progress messages."""
     lines = messages.splitlines(keepends=True)
     return "".join(line for line in lines if not _PROGRESS.match(line))

@@ -2,12 +2,12 @@
 
 The servers that may receive them are determined before any server is contacted.
 
-The owner of an Application chooses the repository's URL. So a username, password, or token is sent
-only to the URLs set by the pipeline's author, or to the CI system's own server. Git itself compares
+An Application's owner chooses the repository's URL. So a username, password, or token is sent only
+to URLs that the pipeline's author has set, or to the CI system's own server. Git itself compares
 the URLs (`credential.<url>`), after rewriting and after every redirect.
 
-`Access` passes the credentials of one run to git: as variables, and as copies that only this user
-can read.
+`Access` passes a run's credentials to git: in environment variables, and in copied files that only
+this user can read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BUNDLES = (
 
 @dataclass(frozen=True)
 class Credentials:
-    """The configured credentials, read and checked."""
+    """The configured credentials, after they have been read and checked."""
 
     logins: tuple[Login, ...] = ()
     spare: tuple[Login, ...] = ()  # the CI system's own token, used if no other credentials are set
@@ -54,13 +54,14 @@ class Credentials:
     app_server: str = ""  # the server that the App's token is for
     ssh: SshFiles | None = None
     certificates: str = ""
-    config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
+    config_file: str = ""  # a `.gitconfig` in `--basic-auth-directory`
     # (private folder) → git's settings for the server
     pairs: Callable[[str], list[tuple[str, str]]] | None = None
-    variables: tuple[tuple[str, str], ...] = ()  # variables for git's environment
-    # send no other credentials, because the owner may read the traffic through an unverified proxy
+    variables: tuple[tuple[str, str], ...] = ()  # environment variables for git
+    # send no other credentials, because the Application's owner may be able to read the traffic,
+    # through an unverified proxy
     alone: bool = False
-    only: str = ""  # the only repository that these are for, even if a login also matches others
+    only: str = ""  # the only repository to use these for, even if a login matches others
 
 
 class Access:
@@ -74,15 +75,15 @@ class Access:
         self.given = given or Credentials()  # as configured
         self._environ = environ or {}
         self._lock = Lock()
-        # All of these are set when they are first needed.
-        self._folder = ""  # the private folder for copies
+        # All of these are set on first use.
+        self._folder = ""  # the private folder for copied files
         self._app_login: Login | None = None  # contains the GitHub App's token
         self._pairs: list[tuple[str, str]] | None = None
         self._ssh = ""  # the ssh command
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
-        """Return the logins for this URL ("" means any URL), each with the server that it may be
-        sent to.
+        """Return the logins for this URL ("" means any URL). Each login includes the URL prefix
+        that it may be sent to.
 
         These are the configured logins, and the token of the configured GitHub App if the URL may
         be on its server. If neither is configured, return the CI system's own token, unless the
@@ -102,7 +103,9 @@ class Access:
             return (self._app_login, *credentials.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return git's (key, value) settings for the server, besides logins. Some are secret."""
+        """Return git's settings for the server, as (key, value), except logins. Some settings are
+        secret.
+        """
         with self._lock:
             if self._pairs is None:
                 self._pairs = []
@@ -111,9 +114,9 @@ class Access:
             return self._pairs
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that git needs besides logins: the configured ones, the file with
-        the trusted certificate authorities, and, if only our credentials may be used (`alone`), a
-        home without any other credentials.
+        """Return the environment variables that git needs besides logins: the configured variables,
+        the path of the trusted CA certificates, and, if only our credentials may be used (`alone`),
+        a home without any other credentials.
         """
         env = dict(self.given.variables)
         with self._lock:
@@ -126,11 +129,11 @@ class Access:
         return env
 
     def ssh(self) -> tuple[str, bool]:
-        """Return the ssh command, such as `ssh -F …/config -o BatchMode=yes`, and whether its keys
-        or known hosts come from options.
+        """Return the ssh command, such as `ssh -F …/config -o BatchMode=yes`, and whether options
+        set its keys or known hosts.
 
-        On the first call, the files for ssh are copied to the private folder: those from options,
-        or else those in `~/.ssh` if ssh itself would not find that folder.
+        The first call copies the files for ssh to the private folder: the files that options
+        specify, or else those in `~/.ssh` if ssh itself would not find that folder.
         """
         is_from_options = self.given.ssh is not None
         with self._lock:
@@ -138,12 +141,12 @@ class Access:
                 files = self.given.ssh
                 home = self._environ.get("HOME", "")
                 if files is None and needs_own_files(home):
-                    files = collect(AccessOptions(), Secret(""), home)  # as if no option were set
+                    files = collect(AccessOptions(), Secret(""), home)  # as if no options were set
                 self._ssh = write(files, self._private_folder()) if files else PLAIN
             return self._ssh, is_from_options
 
     def passwd_variables(self) -> dict[str, str]:
-        """Return the variables that ssh needs if this user has no passwd entry."""
+        """Return the environment variables that ssh needs if this user has no passwd entry."""
         if passwd_home() is not None:
             return {}
         with self._lock:
@@ -158,8 +161,9 @@ class Access:
             self._app_login = self._pairs = None
 
     def _ca_bundle(self) -> str:
-        """Return the path of a file with the configured certificate authorities and the machine's
-        own, because a run may contact servers of both kinds. Return "" if none are configured.
+        """Return the path of a file with the CA certificates, both the configured ones and the
+        machine's own, because a run may contact servers of both kinds. Return "" if none are
+        configured.
         """
         if not self.given.certificates:
             return ""
@@ -197,7 +201,7 @@ def access_of(options: AccessOptions, environ: Mapping[str, str]) -> Access:
     logins = _configured_logins(options, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
     github_token = _secret_variable(environ, "GITHUB_TOKEN")
-    own_logins = []  # with the CI system's own token
+    own_logins = []  # the login with the CI system's own token
     if github_token and github.startswith("https://"):
         own_logins.append(Login(github, _TOKEN_USER, github_token))
     ssh_key = _secret_variable(environ, "IMAGE_UPDATE_SSH_KEY")
@@ -215,8 +219,8 @@ def access_of(options: AccessOptions, environ: Mapping[str, str]) -> Access:
 
 
 def _ssh_files(options: AccessOptions, key: Secret, home: str) -> SshFiles | None:
-    """Return the files for ssh that the options and `key` configure, or None if they configure
-    nothing. `key` is the private key from a variable.
+    """Return the files for ssh that the options and `key`, the private key from a variable,
+    specify. Return None if they specify nothing.
     """
     with suppress(OSError):  # `collect` reports a folder that cannot be read
         if os.path.isdir(options.ssh_directory) and not os.listdir(options.ssh_directory):
@@ -230,8 +234,8 @@ def _ssh_files(options: AccessOptions, key: Secret, home: str) -> SshFiles | Non
 
 
 def _configured_logins(options: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
-    """Return a login with the configured password or token for each of its servers. Return [] if no
-    password or token is configured.
+    """Return one login, with the configured password or token, for each server that it may be sent
+    to. Return [] if no password or token is configured.
 
     Raises `UsageError` if there is a password or token, but no server for it.
     """
@@ -260,7 +264,7 @@ def _tekton_files(folder: str) -> tuple[str, str]:
         return "", credentials_file
     config_file = os.path.join(folder, ".gitconfig")
     try:
-        check_file(config_file)  # git will read it
+        check_file(config_file)  # git will read this file
     except OSError as error:
         message = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
         raise UsageError(message, hint="make it a readable file") from None
@@ -268,7 +272,7 @@ def _tekton_files(folder: str) -> tuple[str, str]:
 
 
 def _login_scope(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URL prefixes that a login may be sent to: the values of `--git-credentials-url`,
+    """Return the URL prefixes to which a login may be sent: the values of `--git-credentials-url`,
     else the CI system's server. Raises `UsageError` for a value that is not a URL prefix.
     """
     for url in options.git_credentials_url:
@@ -287,7 +291,9 @@ def _login_scope(options: AccessOptions, environ: Mapping[str, str]) -> tuple[st
 
 
 def _is_web_prefix(url: str) -> bool:
-    """Return whether this is an https or http URL without credentials, a query, or wildcards."""
+    """Return whether this is an https or http URL that contains no credentials, query, or
+    wildcards.
+    """
     try:
         address = address_of(url)
     except SourceError:
@@ -309,13 +315,13 @@ def _token_user(url: str, token: Secret) -> str:
 
 
 def _password(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
-    """Return (user, password or token) from the only source that is set: a variable, a file, or a
-    folder. Both are empty if there is none.
+    """Return (user, password or token) from the one source that is set: a variable, a file, or a
+    folder. Both values are empty if no source is set.
 
     Raises `UsageError` if more than one source is set, or if a user is set without a password.
     """
     user = options.git_username
-    passwords: dict[str, Secret] = {}  # of each source that is set, by variable or option
+    passwords: dict[str, Secret] = {}  # the source's variable or option → its secret
     for variable in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
         secret = _secret_variable(environ, variable)
         if secret:
@@ -341,7 +347,7 @@ def _password(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, 
 
 
 def _stored_logins(path: str) -> tuple[Login, ...]:
-    """Return the logins in a `.git-credentials` file, each for the URL on its line."""
+    """Return the logins in a `.git-credentials` file, each restricted to the URL on its line."""
     if not path:
         return ()
     logins = []
@@ -352,15 +358,15 @@ def _stored_logins(path: str) -> tuple[Login, ...]:
             continue  # comments, and other lines that git itself ignores
         if address.password and address.protocol in {"https", "http"}:
             logins.append(Login(address.url.rstrip("/"), address.user, address.password))
-    return tuple(reversed(logins))  # the first must win, but git prefers the last
+    return tuple(reversed(logins))  # the file's first match must win, but git prefers the last one
 
 
 def _app_login_function(
     options: AccessOptions, environ: Mapping[str, str]
 ) -> Callable[[str], Login] | None:
-    """Return a function that gets the GitHub App's token, or None if no App is configured.
+    """Return a function that requests the GitHub App's token. Return None if no App is configured.
 
-    The function takes the path of a CA file. Raises `UsageError` for an incomplete configuration.
+    The function expects the path of a CA file. Raises `UsageError` for an incomplete configuration.
     """
     key = _secret_variable(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
     if options.github_app_key_file:
@@ -400,8 +406,8 @@ def _app_login_function(
 
 
 def certificates(path: str) -> str:
-    """Return the text of the certificates in a file, or in every file in a folder (a mounted
-    ConfigMap, possibly empty). Return "" if `path` is "".
+    """Return the certificates, as text, in a file or in all files of a folder (a mounted ConfigMap,
+    possibly empty). Return "" if `path` is "".
 
     Raises `UsageError` if there are files, but none contains a certificate.
     """
@@ -423,7 +429,7 @@ def certificates(path: str) -> str:
 
 
 def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
-    """Return the names in a folder, or none if `folder` is "". Names that start with ".." are
+    """Return the filenames in a folder, or none if `folder` is "". Names that start with ".." are
     skipped, because Kubernetes adds them to mounted volumes.
     """
     if not folder:
@@ -439,8 +445,8 @@ def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> fro
 
 
 def _secret_variable(environ: Mapping[str, str], name: str) -> Secret:
-    """Return the secret in a variable. Raises `UsageError` if it has several lines and is not a
-    key.
+    """Return the secret in an environment variable. Raises `UsageError` if the secret has several
+    lines but is not a key.
     """
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
@@ -451,7 +457,9 @@ def _secret_variable(environ: Mapping[str, str], name: str) -> Secret:
 
 
 def _secret_line(path: str, option: str) -> Secret:
-    """Return the secret in a file with a single line. Raises `UsageError` for any other file."""
+    """Return the secret in a file that contains a single line. Raises `UsageError` for any other
+    file.
+    """
     text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
         hint = "put only the password or token in the file"

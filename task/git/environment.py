@@ -1,7 +1,7 @@
-"""What git gets from its machine: variables, credentials, server configuration, and local
-repositories.
+"""What git receives from the machine: environment variables, credentials, server configuration, and
+local repositories.
 
-The environment of every git process is the machine's, without the variables that change git's
+Every git process runs in the machine's environment, without the variables that change git's
 behavior. Only the settings about servers are taken from the user's and the system's git
 configuration.
 """
@@ -23,7 +23,7 @@ from task.processes import basic_environment, child_environment, is_secret
 from task.secret import Secret
 from task.urls import origin, split
 
-# Of the machine's GIT_* variables, keep only those that say how to reach servers. The others would
+# Of the machine's GIT_* variables, keep only those that define how to reach servers. The rest would
 # make git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
 # GIT_TRACE, GIT_AUTHOR_NAME, ...).
 _KEPT_VARIABLES = frozenset({
@@ -33,7 +33,7 @@ _KEPT_VARIABLES = frozenset({
     "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
-# These would change git's messages, or open a prompt on a screen.
+# These variables would change git's messages, or open a graphical prompt.
 _DROPPED_VARIABLES = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
 _PROGRAM_VARIABLES = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
 _SERVER_SETTINGS = (
@@ -52,7 +52,7 @@ _SETTINGS = {
 }
 _NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _SYSTEM_FILES = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
-# A credential helper without a program: a shell function that prints two variables.
+# A credential helper that needs no program: a shell function that prints two variables.
 _LOGIN_HELPER = (
     '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
     ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
@@ -63,7 +63,7 @@ Pairs = Sequence[tuple[str, str]]  # git's settings: (key, value)
 
 @dataclass(frozen=True)
 class Login:
-    """A login, and the prefix of its URLs."""
+    """A login, and the prefix of the URLs that it is for."""
 
     prefix: str  # without a trailing slash
     user: str
@@ -71,8 +71,8 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return the variables that git needs from the machine's environment, and our own. Git may use
-    only the `protocols`.
+    """Return the environment variables for git: those that it needs from the machine's environment,
+    and our own. Git may use only the `protocols`.
 
     With these variables, git does not read the user's or the system's configuration. Settings about
     servers are passed only with transfers (`login_environment`), because they may contain a token,
@@ -97,7 +97,7 @@ def variables_for_helpers(environ: Mapping[str, str], programs: Sequence[str]) -
     """Return the variables that credential programs, such as credential helpers, may need.
 
     `programs` are the configured programs. Variables that would change git's own behavior are left
-    out: of the GIT_* variables, only secrets such as GIT_PASSWORD are kept.
+    out: of the GIT_* variables, only secrets such as GIT_PASSWORD remain.
     """
     programs_from_variables = [environ[name] for name in _PROGRAM_VARIABLES if name in environ]
     variables = child_environment(environ, (*programs, *programs_from_variables))
@@ -113,7 +113,7 @@ def variables_for_helpers(environ: Mapping[str, str], programs: Sequence[str]) -
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
     """Return the paths of the files that may contain the system's and the user's git configuration.
 
-    The files need not exist. The last one wins.
+    The files need not exist. Later files take precedence.
     """
     files: list[str] = []
     ignores_system = environ.get("GIT_CONFIG_NOSYSTEM", "").lower() in {"1", "true", "yes", "on"}
@@ -129,7 +129,7 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
 
 
 def server_settings(pairs: Pairs) -> list[tuple[str, str]]:
-    """Keep only the server settings: credentials, URLs, http, and ssh."""
+    """Return only the server settings: credentials, URLs, http, and ssh."""
     return [(key, value) for key, value in pairs if key.lower().startswith(_SERVER_SETTINGS)]
 
 
@@ -148,7 +148,7 @@ def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 def sends_header(pairs: Pairs, server: str) -> bool:
     """Return whether the settings contain `http.extraHeader` for a server.
 
-    `server` is its origin, such as `https://git.example.com`; "" means any server.
+    `server` is the server's origin, such as `https://git.example.com`; "" means any server.
     """
     for key, value in pairs:
         section, _, name = key.rpartition(".")  # "http.<url>", or "http" for any URL
@@ -164,9 +164,9 @@ def sends_header(pairs: Pairs, server: str) -> bool:
 
 
 def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
-    """Drop credentials, headers, and cookies from a configuration.
+    """Return a configuration without its credentials, headers, and cookies.
 
-    A client certificate is not secret.
+    Client certificates remain, because they are not secret.
     """
     other_pairs = []
     for key, value in pairs:
@@ -180,7 +180,7 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
-    """Drop the settings for https and http, which may contain tokens."""
+    """Return the settings without those for https and http, which may contain tokens."""
     return [
         (key, value) for key, value in pairs if not key.lower().startswith(("http.", "credential."))
     ]
@@ -213,16 +213,16 @@ def login_environment(
     follow: bool = True,
     moved: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """Return the variables that pass the settings in `pairs` and the logins to git. Variables are
-    used because command arguments must not contain secrets.
+    """Return the environment variables that pass the settings in `pairs` and the logins to git.
+    Command arguments cannot be used, because they must not contain secrets.
 
-    Each login is for its own URLs only. If several match, the last login wins. Logins override
-    those in the settings, and replace the settings' helpers, too, so that these do not store
-    credentials.
+    Each login is used only for its own URLs. If several logins match, the last one wins. Logins
+    override the settings' own logins, and also replace their credential helpers, so that these do
+    not store credentials.
 
     Without `follow`, git does not follow redirects. If it did, it would send `http.extraHeader`
-    with every later request to wherever the first was redirected. `moved`: (old URL, new URL) of
-    repositories.
+    with all later requests to the target of the first redirect. `moved`: each moved repository's
+    (old URL, new URL).
     """
     variables: dict[str, str] = {}
     settings = [*pairs]
@@ -232,7 +232,7 @@ def login_environment(
         settings += _login_settings(login, _LOGIN_HELPER.format(number))
     settings += [(f"url.{new_url}.insteadOf", old_url) for old_url, new_url in moved]
     if not follow:
-        # the settings may allow redirects for single URLs: `http.<url>.followRedirects`
+        # the settings may allow redirects for individual URLs: `http.<url>.followRedirects`
         settings = [
             (key, value) for key, value in settings if not key.lower().endswith(".followredirects")
         ]
@@ -247,8 +247,8 @@ def login_environment(
 
 
 def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
-    """Return git's settings for a login: the username, and the credential helper that prints the
-    login (`helper`), for each of its URLs.
+    """Return git's settings for a login: for each of the login's URLs, the username, and the
+    credential helper (`helper`) that prints the login.
     """
     # Git compares whole path segments, so add a repository's URL both with and without `.git`.
     prefixes = [login.prefix]
@@ -266,8 +266,8 @@ def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
 
 
 def url_login(target: Address) -> tuple[Login, ...]:
-    """Return the login in a repository's URL, for the URL's server only. Return () if the URL has
-    none, or is not https or http.
+    """Return the login in a repository's URL, restricted to the URL's server. Return () if the URL
+    contains no login, or is not https or http.
     """
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
@@ -279,7 +279,7 @@ def url_login(target: Address) -> tuple[Login, ...]:
 class UserConfig:
     """The user's and the system's git configuration, read when a server is first contacted.
 
-    If there is no such file, no process is started.
+    If there is no configuration file, no process is started.
     """
 
     def __init__(
@@ -289,12 +289,12 @@ class UserConfig:
         extra_file: str = "",
     ) -> None:
         self._run_git = run
-        self._environ = environ  # if empty, no configuration is used
+        self._environ = environ  # if empty, no configuration file is used
         self._extra_file = extra_file  # a configuration file for this run only
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the settings for credentials, URL rewriting, http, and ssh.
+        """The settings for credentials, URL rewriting, http, and ssh.
 
         Raises `CredentialsError` if git cannot read a file.
         """
@@ -303,7 +303,7 @@ class UserConfig:
         for path in files:
             if os.path.isfile(path) and os.access(path, os.R_OK):
                 pairs += self._pairs_in_file(path)
-        if self._extra_file:  # without its credential helpers
+        if self._extra_file:  # without the configuration's credential helpers
             for key, value in self._pairs_in_file(self._extra_file):
                 if not _is_helper(key):
                     pairs.append((key, value))
@@ -321,15 +321,15 @@ class UserConfig:
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the configuration has its own credentials."""
+        """Whether the configuration provides credentials."""
         return any(
             _is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all_pairs
         )
 
     @property
     def programs(self) -> list[str]:
-        """The configured credential programs: credential helpers, and the program that prompts for
-        a password.
+        """The configured programs that may need credentials: credential helpers, the program that
+        prompts for a password, and the ssh command.
         """
         programs = []
         for key, value in self._all_pairs:
@@ -344,12 +344,12 @@ class UserConfig:
 
     @property
     def safe_directories(self) -> list[str]:
-        """The trusted local repositories of other users, as git lists them."""
+        """The values of `safe.directory`: local repositories of other users that git trusts."""
         return [value for key, value in self._all_pairs if key.lower() == "safe.directory"]
 
     @property
     def ssh_command(self) -> str:
-        """The ssh command, or ""."""
+        """The configured ssh command, or "" if there is none."""
         for key, value in reversed(self._all_pairs):  # the last one wins
             if key.lower() == "core.sshcommand":
                 return value
@@ -357,11 +357,11 @@ class UserConfig:
 
     @cached_property
     def _all_pairs(self) -> list[tuple[str, str]]:
-        """All settings: those from files, and those from variables, which git reads itself."""
+        """All settings: from files, and from environment variables, which git reads itself."""
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _pairs_in_file(self, path: str) -> list[tuple[str, str]]:
-        """Return the server settings in a file and the files that it includes."""
+        """Return the server settings in a configuration file, and in the files that it includes."""
         argv = ("config", "--file", path, "--includes", "--null", "--list")
         try:
             output = self._run_git(*argv).decode("utf-8", "replace")
@@ -386,25 +386,25 @@ def _is_helper(key: str) -> bool:
 
 
 _GITFILE = "gitdir: "
-# not a repository on this machine; ours; another user's, but trusted
+# "": not a local repository; "ours"; "safe": another user's, but trusted
 Local = Literal["", "ours", "safe"]
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """Return the git folder of the repository at `path` if it belongs to a different user. Return
-    "" if it is ours, or not a repository.
+    """Return the git folder of the repository at `path` if the folder belongs to a different user.
+    Return "" if the folder is ours, or if `path` is not a repository.
     """
     our_user_ids = {os.geteuid()}
-    # as in git, root through sudo also counts as the user who called sudo
+    # as in git, root under sudo also counts as the user who ran sudo
     if our_user_ids == {0} and environ.get("SUDO_UID", "").isdigit():
         our_user_ids.add(int(environ["SUDO_UID"]))
 
-    # Look for the repository where git does, and skip what cannot be read.
+    # Look for the repository in the same places as git, and skip what cannot be read.
     for candidate in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
         with suppress(OSError, ValueError):
             git_dir = candidate
             owners = set()
-            if os.path.isfile(candidate):  # in a submodule or a linked worktree: `gitdir: path`
+            if os.path.isfile(candidate):  # `gitdir: path` (submodule, worktree)
                 with open(candidate, encoding="utf-8") as file:
                     target = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
                 git_dir = os.path.join(os.path.dirname(candidate), target)
@@ -418,8 +418,8 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
-    """Return whether the values of `safe.directory` make git trust a git folder, or the worktree
-    that it belongs to. A value is a path, a path that ends with `/*`, or `*`.
+    """Return whether the values of `safe.directory` make git trust a git folder, or the worktree to
+    which the folder belongs. A value is a path, a path that ends with `/*`, or `*`.
     """
     is_trusted = False
     for value in settings:

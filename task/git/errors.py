@@ -1,7 +1,8 @@
 """Maps messages from git and from servers to our errors, using a table. Pure code.
 
-Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: specific messages come
-before general ones (every ssh failure ends with "Could not read from remote repository").
+Git runs with `LC_ALL=C`, so its messages are in English. The first matching row wins, so specific
+messages come before general ones (every ssh failure ends with "Could not read from remote
+repository").
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from task.text import blanked, without_logins
 
 _LINES = 12  # of git's output to quote in a message
 _CHARACTERS = 1500  # of git's output to quote in a message
-_TEXT = 64_000  # characters to read at the end of the output
-_LINE = 2000  # characters to read at the beginning of a line
+_TEXT = 64_000  # characters of output to read, from its end
+_LINE = 2000  # characters of a line to read, from its start
 
 
 class GitFailed(Exception):
-    """A git command failed. Callers turn this into an error that says what the command was for."""
+    """A git command failed. Callers turn this exception into an error that says what the command
+    was for.
+    """
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
         super().__init__(f"git {command} exited with {code}")
@@ -52,7 +55,7 @@ class GitEnded(GitFailed):
 
 @dataclass(frozen=True)
 class Meaning:
-    """A row of the table: a regular expression for the message, and its error."""
+    """A row of the table: a regular expression for git's message, and the error that it means."""
 
     words: str
     error: type[TaskError]
@@ -81,7 +84,8 @@ def _compiled_words(words: str) -> re2._Regexp:
 
 def _cleaned_output(output: str) -> str:
     """Return the end of the output, without credentials, and with long lines truncated."""
-    # An invalid proxy setting may contain a password, but `without_logins` finds only URLs.
+    # An invalid proxy setting may contain a password, but `without_logins` finds passwords only in
+    # URLs.
     without_proxy = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",
@@ -109,7 +113,7 @@ _CONNECTION_PROBLEMS = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
 _FAILED = "the Git server reported an internal error"
 _BUSY = "the Git server's rate limit was exceeded"
 _STALLED = _any("stalled", "operation too slow")
-# These problems may be gone a moment later.
+# These problems may disappear within moments.
 _NO_WAY = _any(
     _UNKNOWN_HOST, "failed to connect", "no route to", "connection (?:refused|timed out)",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)",
@@ -124,7 +128,7 @@ _CUT = _any(
     "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "http/2 stream",
 )  # fmt: skip
 _DAMAGED = _any("rpc failed", "bad pack header", "internal error", "invalid index-pack output")
-# What git prints if a connection could not be made, or was cut.
+# What git prints if a connection failed or was lost.
 _NO_CONNECTION = _any(_PROXY_DOWN, _NO_WAY, _TOO_LATE, _CUT, _DAMAGED)
 
 _PROXY_FAILED = Meaning(
@@ -132,13 +136,13 @@ _PROXY_FAILED = Meaning(
     "check HTTPS_PROXY, or git's http.proxy; if this server does not need a proxy, add it to"
     " NO_PROXY",
 )  # fmt: skip
-# curl reports the host that it connects to. If that is not the URL's host, it is a proxy.
+# curl reports the host that it connects to. If this is not the URL's host, it is a proxy.
 _CONNECTS = re.compile(
     r"unable to access '\w+://(?:[^/@']*@)?(?P<of_url>[^/:']+)[^']*':"
     r" Failed to connect to (?P<connected_to>\S+) port"
 )
 
-PAGE = "is this a git repository"  # git's message about a page with several lines
+PAGE = "is this a git repository"  # git's message if it receives a web page of several lines
 KILLED = "the step may have run out of memory: raise its memory limit, and run it again"
 
 FAILURES = (
@@ -261,7 +265,7 @@ _RACE = _any(
     "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
     "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
 )  # fmt: skip
-# What they print if a later attempt will not get the lock either.
+# What these servers print if a retry would not get the lock either.
 _FOR_GOOD = _any(
     "exists; cannot create",
     "permission denied",
@@ -277,7 +281,7 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A server hook could not reach a different part of the server. That is a failure, not a rule.
+# A server hook could not reach another part of the server. This is a server failure, not a rule.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
@@ -286,7 +290,8 @@ _UNWELL = _any(
 _IN_QUEUE = _any("added to a merge queue", "queued for merging cannot be updated")
 LEAVES_QUEUE = "run it again after the request has been merged or has left the merge queue"
 # Gitea 1.26 returns this for every error that it does not recognize, usually an unsigned commit on
-# a branch that requires signed ones. Its source has better messages, but they are never sent.
+# a branch that requires signed ones. Gitea's source code contains better messages, but never sends
+# them.
 _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any(
     "hint:",
@@ -323,14 +328,14 @@ def failure(
     """Return the error for git's output (`stderr`) when git could not reach or read a repository.
     `subject` names the repository in the error.
 
-    `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
-    at `host`. `proxied`: whether the environment sets a proxy.
+    `scopes`: the URL prefixes that the configured credentials are for. `token`: the token sent to
+    the server at `host`. `proxied`: whether the environment sets a proxy.
     """
     output = _cleaned_output(stderr)
     quoted_output = quoted(stderr)
     meaning = _meaning_of(output)
     if meaning is None and not quoted_output:
-        # For example, the kernel killed the child process with which git talks to the server.
+        # For example, the kernel killed git's child process that communicates with the server.
         return UnreachableError(
             "git failed and gave no reason",
             hint=KILLED,
@@ -339,7 +344,7 @@ def failure(
     if meaning is None:
         return RepositoryError(f"git failed: {quoted_output}", hint=_ACCESS, subject=subject)
 
-    # Give a better message or hint, using what else is known about the credentials and the server.
+    # Improve the message or hint, using what else is known about the credentials and the server.
     message = meaning.message
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
@@ -371,10 +376,10 @@ def _hint_to_send_credentials(output: str) -> str:
 
 
 def broke_off(stderr: str) -> str:
-    """Return the problem with the server or the connection if a retry may succeed, else "".
+    """Return a description of the server or connection problem if a retry may succeed, else "".
 
-    `stderr` is the output of the git command that failed. After a long silence, a retry is not
-    worthwhile, because the run has already waited for the server.
+    `stderr` is the failed git command's output. If the server stalled, a retry is not worthwhile,
+    because the run has already waited for it.
     """
     output = _cleaned_output(stderr)
     meaning = _meaning_of(output)
@@ -382,7 +387,7 @@ def broke_off(stderr: str) -> str:
         return ""
     if meaning.message in (_FAILED, _BUSY):
         return meaning.message
-    # These messages also have causes that a retry does not fix, such as a lack of memory.
+    # Some causes of these messages cannot be fixed by a retry, such as a lack of memory.
     if meaning.message in _CONNECTION_PROBLEMS and _has_words(output, _NO_CONNECTION):
         return meaning.message
     return ""
@@ -399,18 +404,19 @@ def refusal(
 
     `status` is the branch's line in git's output with `--porcelain`, which ends with a reason such
     as `[remote rejected] (hook declined)`, or "" if there was no such line. `forced`: the push was
-    to replace a head branch, so a "non-fast-forward" from the server is a rule, not a race. After
-    an `UnreachableError`, it is unknown whether the push arrived.
+    meant to replace a head branch, so a "non-fast-forward" from the server indicates a rule, not a
+    race. After an `UnreachableError`, it is unknown whether the push arrived.
     """
     stderr = _cleaned_output(stderr)
     _, _, last_column = status.rpartition("\t")
     reason = blanked(_cleaned_output(last_column)).strip()
-    if not status or _has_words(reason, _UNKNOWN):  # the server did not say what became of the push
+    if not status or _has_words(reason, _UNKNOWN):  # the server did not report the push's result
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
 
-    # The server has rejected the push. Forges do so in a hook, even if part of the forge is down.
+    # The server has rejected the push. Forges reject pushes in a hook, even if part of the forge is
+    # down.
     was_declined_by_hook = "hook declined" in reason
     if was_declined_by_hook and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (
@@ -447,7 +453,7 @@ def refusal(
 
 def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> str:
     """Return the hint for a push that the server rejected because of a rule. `reason` is the
-    server's reason, `subject` is `repository@branch`, and `forced` means that the push was to
+    server's reason, `subject` is `repository@branch`, and `forced` means that the push was meant to
     replace a head branch.
     """
     if "-memory/" in subject:  # a memory branch
@@ -476,7 +482,7 @@ def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> s
 
 
 def is_in_merge_queue(message: str) -> bool:
-    """Return whether GitHub rejected a change because the branch's request is in the merge
+    """Return whether GitHub rejected a change because the branch's pull request is in the merge
     queue.
     """
     return _has_words(message, _IN_QUEUE)
@@ -485,23 +491,24 @@ def is_in_merge_queue(message: str) -> bool:
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
     """Return whether a push was rejected because another push came first.
 
-    `reason` is the server's reason in the status line, and `stderr` may contain more of its
-    messages. `forced` means that the push was to replace a head branch.
+    `reason` is the server's reason in the status line, and `stderr` may contain more of the
+    server's messages. `forced` means that the push was meant to replace a head branch.
     """
-    without_names = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
+    without_names = re.sub(r"'[^']*'", "", reason)  # a branch's name may contain "policy"
     if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False  # the server does not allow force-pushes
     if _has_words(reason, _RACE):
         return True
-    # Some servers report only "failure" in the status, and mention the lock in a `remote:` line.
+    # Some servers report only "failure" in the status line, and mention the lock in a `remote:`
+    # line.
     return "failure" in reason and _has_words(stderr, _RACE)
 
 
 def quoted(stderr: str) -> str:
-    """Return git's output as one line for a message: the server's lines first, then git's own,
-    without credentials, control characters, and duplicates.
+    """Return git's output as a single line for a message: the server's lines first, then git's own.
+    Credentials, control characters, and duplicates are removed.
     """
     from_server = []
     from_git = []

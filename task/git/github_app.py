@@ -1,4 +1,4 @@
-"""Gets a token for a GitHub App installation, using the App's key.
+"""Requests a token for a GitHub App installation, using the App's key.
 
 The token expires after an hour.
 """
@@ -21,7 +21,7 @@ LIMITS = Limits(
     values=100_000,
     tries=1,
 )
-_PAUSES = (0.5, 2.0)  # seconds before the next attempt
+_PAUSES = (0.5, 2.0)  # seconds to wait before each retry
 _SKEW = 60
 _LIFE = 540  # seconds; GitHub accepts at most ten minutes, and its clock may be behind
 _HINT = (
@@ -48,16 +48,17 @@ def token(
     proxy: Secret = Secret(""),
     no_proxy: str = "",
 ) -> Secret:
-    """Return a token for the whole installation of a GitHub App.
+    """Return a token for everything that a GitHub App's installation can access.
 
-    Without `proxy`, the environment determines how the API is reached. `no_proxy` lists servers to
-    reach without `proxy`. Raises `CredentialsError`, `UnreachableError`, and `UsageError`.
+    If `proxy` is empty, the environment determines how the API is reached. `no_proxy` lists servers
+    to reach without `proxy`. Raises `CredentialsError`, `UnreachableError`, and `UsageError`.
     """
     web_token = signed(app, int(time.time()))
-    # None means the environment's proxy, and "" means no proxy.
+    # None means the environment's proxy; "" means no proxy.
     proxy_url = None
     if proxy:
-        # Imported late, as in `task.http`: few runs log in as an App that has its own proxy.
+        # Imported late, as in `task.http`, because few runs log in as an App that has its own
+        # proxy.
         from requests.utils import should_bypass_proxies  # noqa: PLC0415
 
         bypasses_proxy = should_bypass_proxies(app.api, no_proxy)
@@ -79,8 +80,8 @@ def token(
 
 def signed(app: App, now: int) -> Secret:
     """Return the JSON Web Token (RS256) that identifies the App at `now`, a Unix time."""
-    # Imported late: together with cryptography, it would cost every pod 50 ms of CPU time, and few
-    # use an App.
+    # Imported late: together with cryptography, this import costs 50 ms of CPU time in every pod,
+    # and few pods use an App.
     import jwt  # noqa: PLC0415
 
     claims = {
@@ -96,7 +97,7 @@ def signed(app: App, now: int) -> Secret:
 
 
 def _ask_for_token(app: App, http: Http) -> Secret:
-    """Request a token once. Raises `UnreachableError` if a retry may help, else
+    """Request a token, without retries. Raises `UnreachableError` if a retry may help, else
     `CredentialsError`.
     """
     try:

@@ -14,7 +14,7 @@ from task.errors import Malformed
 from task.secret import Secret
 from task.urls import as_ssh_url, split, without_login
 
-# Hosts for SSH over the https port, and Azure's own names → the host of the web pages.
+# Hosts for SSH over the https port, and Azure's ssh and legacy hosts → the host of the web pages.
 OTHER_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -30,20 +30,20 @@ HOST = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1
 class RemoteUrl:
     """The parts of a repository URL."""
 
-    root: str  # "https://git.example.com:8443": the host's web pages, as far as the URL shows them
-    host: str  # with the port in `root`
-    parts: tuple[str, ...]  # the segments of the decoded path, without ".git"
+    root: str  # the host's web pages, as far as known from the URL: "https://git.example.com:8443"
+    host: str  # including any port in `root`
+    parts: tuple[str, ...]  # the decoded path's segments, without ".git"
     ssh: bool
 
 
 def remote_of(url: str) -> RemoteUrl:
     """Split a repository URL, such as `https://git.example.com:8443/team/app.git`, into the host's
-    web address and the parts of the path (`team`, `app`).
+    web address and the path's segments (`team`, `app`).
 
     The URL may be https, http, ssh, or `user@host:path`. Raises `Malformed` for any other URL, for
     a local path, and for a URL whose path is not a repository's.
     """
-    if "\\" in url:  # programs parse such URLs differently
+    if "\\" in url:  # different programs parse such URLs differently
         raise Malformed(
             "the repository URL contains a backslash", "use https://host/owner/repository"
         )
@@ -87,7 +87,7 @@ PREFIXES = {
     "ATCTT3": "Bitbucket Cloud", "ATATT": "Bitbucket Cloud", "ATBB": "Bitbucket Cloud",
     "BBDC-": "Bitbucket Data Center",
 }  # fmt: skip
-ATLASSIAN = "ATATT"  # a personal account's API token, which replaces app passwords
+ATLASSIAN = "ATATT"  # a personal account's API token (successor of app passwords)
 _REMOVED_KIND = "ATBB"  # an app password
 SERVERS = {
     "github": "GitHub",
@@ -102,10 +102,10 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, software: str) -> str:
-    """Return a sentence that says so if the token was issued by a different kind of Git host than
-    this server, else "". `software` is what the server runs, or "" if unknown.
+    """If a different kind of Git host than this server issued the token, return a sentence that
+    says so, else "". `software` is the server's software, or "" if unknown.
 
-    Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
+    Bitbucket Cloud has removed app passwords, so an app password does not match any server.
     """
     text = token.reveal()
     prefixes = [prefix for prefix in PREFIXES if text.startswith(prefix)]
@@ -127,8 +127,8 @@ def wrong_issuer(token: Secret, server: str, software: str) -> str:
 
 
 def software_of(host: str, message: str = "") -> str:
-    """Return the software of a Git server if its hostname or its message reveals it, else ""."""
-    if "http basic: access denied" in message.lower():  # only GitLab says this
+    """Return a Git server's software if the server's hostname or message reveals it, else ""."""
+    if "http basic: access denied" in message.lower():  # only GitLab uses this phrase
         return "GitLab"
     for part_of_host, software in SERVERS.items():
         if part_of_host in host.lower():

@@ -1,6 +1,6 @@
 """Repository addresses and branch names that are safe to pass to git. Pure.
 
-Both come from Applications, whose authors may not be trusted with this machine.
+Both come from Applications, whose authors may not be trusted to run commands on this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from task.urls import login_of, normal_url, split, without_login
 
 PREFIX = "image-update"  # the prefix of our own branches, unless the config sets a different prefix
 OURS = f"{PREFIX}/"  # the prefix of head branches
-BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit, names the base branch
+# the trailer that names the base branch, in the commits of its memory branch
+BASE_TRAILER = "Image-Update-Base"
 MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
@@ -31,19 +32,19 @@ _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)
 
 @dataclass(frozen=True)
 class Address:
-    """A repository's address: a URL for git, and the credentials that were in the URL."""
+    """A repository's address: the URL for git, and the credentials that were part of it."""
 
     url: str  # without a password; without any credentials for http and https
-    protocol: str  # "https", "ssh", "http", "file", or one that is not supported
+    protocol: str  # "https", "ssh", "http", "file", or an unsupported one
     user: str = ""
     password: Secret = Secret("")
 
 
 def address_of(url: str) -> Address:
-    """Split a repository URL into a URL for git and the credentials in it.
+    """Split a repository URL into a URL for git, and the credentials in it.
 
-    Like git, accept URLs with a scheme, the short form `user@host:path`, and local paths. Raises
-    `SourceError` if git would treat the URL as an option or a command, or if it has no host.
+    As in git, URLs with a scheme, the short form `user@host:path`, and local paths are accepted.
+    Raises `SourceError` if git would treat the URL as an option or a command, or if it has no host.
     """
     display_url = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
@@ -66,8 +67,8 @@ def address_of(url: str) -> Address:
 
 
 def _split_with_scheme(url: str, scheme: str, display_url: str) -> Address:
-    """Split a URL that starts with `scheme://`. `scheme` is in lowercase, and `display_url` is the
-    URL without credentials.
+    """Split a URL that starts with `scheme://`. `scheme` must be lowercase, and `display_url` is
+    the URL without credentials.
 
     Raises `SourceError`.
     """
@@ -98,7 +99,7 @@ def _split_with_scheme(url: str, scheme: str, display_url: str) -> Address:
 
 def _check_host(host: str, user: str, *, url: str) -> None:
     """Raise `SourceError` if the URL has no host, or if ssh would treat the host or the user as an
-    option, because git passes both to ssh. `url` is for the message.
+    option (git passes both to ssh). `url` is shown in the error message.
     """
     if not host or host.startswith("-") or user.startswith("-"):
         raise SourceError(f"{without_login(url)!r} has no host", hint=_USE)
@@ -130,7 +131,7 @@ def _is_scheme(text: str) -> bool:
 
 
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
-    """Return the URL to contact, with the longest matching prefix replaced.
+    """Return the URL to contact: the repository's URL with the longest matching prefix replaced.
 
     `rewrites` are pairs of (prefix, replacement), such as `("https://git.example.com/",
     "ssh://git@…/")`. If no prefix matches a URL with credentials, try the URL without them. If a
@@ -159,8 +160,8 @@ def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
 
 
 def memory_branch(repo: str, base: str, prefix: str = PREFIX) -> str:
-    """Return the name of a base's memory branch: the branch that stores holds, and the builds that
-    they defer, if changes do not go to the base branch itself.
+    """Return the name of a base's memory branch. This branch stores holds, and the builds that the
+    holds defer, if changes are not written to the base branch itself.
     """
     return f"{prefix}-memory/{short_hash(normal_url(repo), base)}"
 
@@ -171,12 +172,13 @@ def short_hash(*words: str) -> str:
 
 
 def base_branch_name(revision: str) -> str:
-    """Return the branch in an Application's revision, such as `main`, without `refs/heads/`.
+    """Return the branch that an Application's revision names, such as `main`, without
+    `refs/heads/`.
 
     Raises `SourceError` if the revision is not a branch. A commit id is rejected here, not in
     `branch_name`, because only a revision can mean a commit. The text after the colon in
-    `git-branch` is always a branch, even if it looks like a commit: Image Updater's own example
-    `main:{{.SHA256}}` renders to 64 hexadecimal digits.
+    `git-branch` is always a branch, even if it looks like a commit id: Image Updater's own example,
+    `main:{{.SHA256}}`, expands to 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
@@ -191,7 +193,7 @@ def branch_name(revision: str) -> str:
     """Return the branch name in a value, without `refs/heads/`.
 
     The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a value that
-    cannot be a branch, such as a tag's full name or a version range.
+    cannot be a branch name, such as a tag's full name or a version range.
     """
     name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):
@@ -202,8 +204,8 @@ def branch_name(revision: str) -> str:
 
 
 def is_branch_name(name: str) -> bool:
-    """Return whether git accepts the branch name, like `git check-ref-format --branch` without
-    `@{-1}`.
+    """Return whether git accepts the branch name. The rules are those of `git check-ref-format
+    --branch`, except that `@{-1}` is rejected.
     """
     if name in {"", "HEAD"} or name.startswith("-") or name.endswith("."):
         return False

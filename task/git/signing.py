@@ -1,6 +1,7 @@
 """Signs commits with the key from the command line: OpenPGP with gpg, SSH with ssh-keygen.
 
-The key is in a private folder during the run; the user's own keyring is not touched.
+During the run, a key that is passed in is kept in a private folder; the user's own keyring is not
+modified.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ _NEEDED_KEY = "pass a private key without a passphrase in --signing-key or IMAGE
 
 @dataclass(frozen=True)
 class Key:
-    """A key, or, for OpenPGP, the id of a key in the user's keyring."""
+    """A signing key, or, for OpenPGP, the id of a key in the user's keyring."""
 
-    text: Secret  # "" for an id
-    name: str  # the id, or ""
+    text: Secret  # "" if this is an id
+    name: str  # the key's id in the keyring, or ""
     form: str  # "openpgp", "ssh"
 
 
 def key_of(value: Secret, form: str = "") -> Key:
-    """Return the key from an option's value: the key itself, a file, or an id in the keyring.
+    """Return the key that an option's value specifies: the key itself, a file, or an id in the
+    keyring.
 
-    `form` is "openpgp" or "ssh"; "" means to detect the format from the key. Raises `UsageError` if
-    the value cannot be a key, or has a different format.
+    `form` is "openpgp" or "ssh"; "" means that the key's format is detected. Raises `UsageError` if
+    the value cannot be a key, or is a key in a different format.
     """
     text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
@@ -67,7 +69,7 @@ def key_of(value: Secret, form: str = "") -> Key:
 
 
 def _text_of_key_file(path: str) -> str:
-    """Return the text of a file with a key. Raises `UsageError`."""
+    """Return the text of a key file. Raises `UsageError` if the file cannot be read as text."""
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -80,7 +82,7 @@ def _text_of_key_file(path: str) -> str:
 
 
 class Signer:
-    """Creates signed commits. Several threads may share it; `close` removes the key."""
+    """Creates signed commits. Several threads may share a signer; `close` removes the key."""
 
     def __init__(self, git: Git, key: Key) -> None:
         self._git = git
@@ -92,7 +94,7 @@ class Signer:
         self._lock = Lock()
 
     def close(self) -> None:
-        """Remove the copies. A gpg agent exits when its folder is removed."""
+        """Remove the key's copies. A gpg agent exits when its folder is removed."""
         if self._folder:
             remove_folder(self._folder)
             self._folder = ""
@@ -108,9 +110,9 @@ class Signer:
         """Create a signed commit of this tree, and return its id.
 
         `parent` is a commit id, or "" for none. `who` is both the author and the committer. Raises
-        `CredentialsError` for a bad key.
+        `CredentialsError` if the key cannot be used.
         """
-        with self._lock:  # the agent handles one request at a time, and the key is prepared once
+        with self._lock:  # the agent handles one request at a time; the key is prepared once
             self._prepare_key()
             name = who.name or who.email
             env = {
@@ -164,7 +166,7 @@ class Signer:
             return result.out.decode()
 
     def _secret_key_lines(self, *name: str) -> list[str]:
-        """Return gpg's lines about the secret keys with this name, or about all secret keys."""
+        """Return gpg's output lines for the secret keys with this name, or for all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
             result = self._git.run(*argv, program="gpg", env=self._keyring_variable())
@@ -173,12 +175,14 @@ class Signer:
         return result.out.decode().splitlines()
 
     def _keyring_variable(self) -> dict[str, str]:
-        """Return the variable for our own keyring, or {} for the user's keyring or an SSH key."""
+        """Return the environment variable that selects our own keyring. Return {} for the user's
+        keyring or an SSH key.
+        """
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
 
     def _prepare_key(self) -> None:
-        """Set `_signing_key`. If the key is not in the user's keyring, copy it to a private folder
-        first.
+        """Set `_signing_key`. If the key is not in the user's keyring, first copy the key to a
+        private folder.
         """
         if self._signing_key:
             return
@@ -205,7 +209,7 @@ class Signer:
         lines = [line for line in self._secret_key_lines() if line.startswith("fpr:")]
         if not lines:
             raise CredentialsError("the signing key has no secret part", hint=_NEEDED_KEY)
-        # The primary key comes before its subkeys.
+        # gpg lists the primary key before its subkeys.
         self._signing_key = lines[0].split(":")[_FINGERPRINT_FIELD]
 
 
@@ -254,7 +258,7 @@ def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     hint = _NEEDED_KEY
     if key_id:
         key = f"the key {key_id!r} from the GnuPG keyring"
-        # A value that is not a file is treated as a key id, but it may be a misspelled path.
+        # A value that is not a file is treated as a key id, but may actually be a misspelled path.
         hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}"
     return CredentialsError(
         f"cannot sign the commit with {key} ({quoted(error.err)})",

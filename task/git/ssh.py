@@ -23,23 +23,23 @@ from task.settings import AccessOptions
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
 _LARGEST = 1_000_000  # bytes; keys, known hosts, and configuration are much smaller
-_FOLDER_PLACEHOLDER = "\x00"  # stands for the private folder in a configuration
+_FOLDER_PLACEHOLDER = "\x00"  # placeholder for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 
 @dataclass(frozen=True)
 class SshFiles:
-    """The files for ssh, as strings. They are checked before any server is contacted."""
+    """The contents of the files for ssh. They are checked before any server is contacted."""
 
-    files: dict[str, str] = field(default_factory=dict)  # name → text
-    keys: tuple[str, ...] = ()  # names of private keys, in the order to try them
+    files: dict[str, str] = field(default_factory=dict)  # filename → text
+    keys: tuple[str, ...] = ()  # filenames of private keys, in the order to try them
     only_keys: bool = False  # do not use an agent's keys
     known_hosts: bool = False
 
 
 def collect(options: AccessOptions, key: Secret, home: str) -> SshFiles:
-    """Read the files and keys that the options specify, and return what ssh needs.
+    """Read the files and keys that the options specify, and return the files for ssh.
 
     `key` is the private key from a variable. `home` is the user's home folder, whose `.ssh` is read
     if `--ssh-directory` is not set. Raises `UsageError` if a file or key cannot be read or used.
@@ -75,7 +75,7 @@ def _files_and_keys(directory: str, home: str) -> tuple[dict[str, str], list[str
     """Return the files in `--ssh-directory` (`directory`), else in `~/.ssh`, by name, and the names
     of the private keys among them.
 
-    Raises `UsageError`.
+    Raises `UsageError` if a file or key cannot be read or used.
     """
     folder = directory
     if not directory and home:
@@ -89,11 +89,11 @@ def _files_and_keys(directory: str, home: str) -> tuple[dict[str, str], list[str
     if directory:
         for name in keys:
             files[name] = tidy_key(files[name], f"--ssh-directory: {name}")
-    else:  # a passphrase on the user's own keys is not an error, but these keys cannot be used
+    else:  # the user's own keys may have a passphrase, but such keys cannot be used
         keys = [name for name in keys if not has_passphrase(files[name])]
 
     if "config" in files:
-        # its paths must point to the copies, whose folder is not known yet
+        # the configuration's paths must point to the copies, whose folder is not known yet
         for prefix in (*_HOMES, f"{folder.rstrip('/')}/"):
             files["config"] = files["config"].replace(prefix, f"{_FOLDER_PLACEHOLDER}/")
     return files, keys
@@ -103,8 +103,8 @@ def _readable_names(folder: str, option: str) -> list[str]:
     """Return the names of the files in a folder. Skip large files, sockets, and symlinks to
     directories (such as `..data` in a mounted secret).
 
-    `option` is the value of `--ssh-directory`. If it is "", this is the user's own folder, in which
-    unreadable files are skipped.
+    `option` is the value of `--ssh-directory`. If `option` is "", the folder is the user's own, and
+    unreadable files in it are skipped.
     """
     try:
         names = sorted(os.listdir(folder)) if folder else []
@@ -151,10 +151,12 @@ def write(ssh_files: SshFiles, folder: str) -> str:
 
 
 def write_passwd_entry(folder: str, home: str) -> dict[str, str]:
-    """Write a passwd entry for this user, and return the variables that make ssh use it. Without an
-    entry, ssh does not run, and Kubernetes may choose a user id that has none.
+    """Write a passwd entry for this user, and return the environment variables that make ssh use
+    this entry. Without an entry, ssh does not run, and Kubernetes may choose a user id that has
+    none.
 
-    With the variables, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
+    The variables load libnss_wrapper, which substitutes our file for /etc/passwd, because that file
+    cannot be changed in a pod.
     """
     user_id = os.getuid()
     group_id = os.getgid()
@@ -170,7 +172,7 @@ def write_passwd_entry(folder: str, home: str) -> dict[str, str]:
 
 
 def passwd_home() -> str | None:
-    """Return the home from this user's passwd entry, or None if there is no entry."""
+    """Return the home folder from this user's passwd entry, or None if the user has no entry."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -178,8 +180,8 @@ def passwd_home() -> str | None:
 
 
 def needs_own_files(home: str) -> bool:
-    """Return whether HOME has a `.ssh` folder that ssh would not find, because ssh looks in the
-    home of the passwd entry. Tekton's creds-init creates such a folder.
+    """Return whether HOME contains a `.ssh` folder that ssh would not find, because ssh looks in
+    the passwd entry's home folder. Tekton's creds-init creates such a folder.
     """
     if not home:
         return False
@@ -187,7 +189,9 @@ def needs_own_files(home: str) -> bool:
 
 
 def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "replace") -> str:
-    """Return the content of a file that an option specifies. Raises `UsageError`."""
+    """Return the content of a file that an option specifies. Raises `UsageError` if the file cannot
+    be read, or is not text.
+    """
     try:
         return read_text(path, most, errors)
     except OSError as error:
@@ -204,8 +208,8 @@ _SAFE_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 class SshSharing:
-    """One connection to each server for all git commands of a run: OpenSSH connection sharing in a
-    private folder.
+    """Shares one connection to each server among all git commands of a run, using OpenSSH
+    connection sharing with sockets in a private folder.
 
     A handshake takes about six round trips, and a run connects five times. Several threads may
     share the connections.
@@ -219,8 +223,8 @@ class SshSharing:
         self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
-        """Return the options that make ssh commands for the same server share a connection, or ""
-        if that is not possible.
+        """Return the ssh options that make commands for the same server share a connection, or ""
+        if sharing is not possible.
         """
         with shutdown.shield(), self._lock:
             if not self._folder:
@@ -235,16 +239,16 @@ class SshSharing:
         return f" -o ControlMaster=auto -o ControlPersist={_IDLE_SECONDS} -o ControlPath={path}"
 
     def _create_folder(self) -> None:
-        """Create the folder for the connections' sockets. If that is not possible, connections are
-        not shared.
+        """Create the folder for the connections' sockets. If this fails, connections are not
+        shared.
         """
         with suppress(UnreachableError):
             self._folder = temporary_folder(self._parent, sockets=True)
-        if not _SAFE_CHARACTERS.issuperset(self._folder):  # a shell parses the command
+        if not _SAFE_CHARACTERS.issuperset(self._folder):  # a shell will parse the command
             self.close()
 
     def end(self) -> None:
-        """Close the connections, which may be dead. The next command opens new connections."""
+        """Close the connections, including any dead ones. The next command opens new ones."""
         with suppress(OSError):
             if self._folder:
                 for name in os.listdir(self._folder):
@@ -262,7 +266,7 @@ def _stop_sharing(socket: str, environ: Mapping[str, str]) -> None:
     """Make the ssh process that listens on this socket close its shared connection and exit."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        # ssh requires a host, "any", although it does not connect to it
+        # ssh requires a hostname ("any" here), but does not connect to it
         argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "any"]
         stdio = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
         with suppress(OSError):
@@ -286,7 +290,7 @@ def is_private_key(text: str) -> bool:
 
 
 def has_passphrase(text: str) -> bool:
-    """Return whether a passphrase protects the private key."""
+    """Return whether the private key is protected by a passphrase."""
     if "BEGIN ENCRYPTED PRIVATE KEY" in text or "Proc-Type: 4,ENCRYPTED" in text:
         return True
     if "BEGIN OPENSSH PRIVATE KEY" not in text:
@@ -296,7 +300,7 @@ def has_passphrase(text: str) -> bool:
         raw = base64.b64decode(body)
     except ValueError:
         return False  # ssh will report the problem
-    # After the magic bytes comes the cipher's name: a 4-byte length, and then the text.
+    # The magic bytes are followed by the cipher's name: a 4-byte length, and then the text.
     after_magic = raw.removeprefix(_MAGIC)
     length = int.from_bytes(after_magic[:4])
     cipher = after_magic[4 : 4 + length]

@@ -1,4 +1,5 @@
 """The stores that changes are written to.
 
-Each has `snapshot` and `land`, which together are a compare-and-swap on a branch's tip.
+Each store has the methods `snapshot` and `land`, which together form a compare-and-swap on a
+branch's tip.
 """

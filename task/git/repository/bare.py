@@ -1,7 +1,7 @@
 """Reads and changes a remote repository without a worktree.
 
-A small repository takes one fetch. For a large one, the trees are fetched first, and then the
-required files.
+A small repository requires one fetch. For a large repository, the trees are fetched first, and then
+the required files.
 
 The fetched objects are kept, so that a retry after a lost race is cheap.
 """
@@ -53,21 +53,21 @@ from task.templates.commit_message import trailer_of
 from task.text import blanked, one_line
 
 T = TypeVar("T")
-_WORK_REF = "refs/image-update/work"  # where fast-import puts the commit
-# git's own rule, which fast-import does not enforce
+_WORK_REF = "refs/image-update/work"  # the ref that fast-import sets to the new commit
+# names that git itself rejects, but fast-import does not
 _FORBIDDEN_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 _WantedEntry = tuple[str, TreeEntry, bool]  # (path, entry, whether its content is needed)
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """The content of a memory branch, which stores the holds and waiting builds of a base."""
+    """The content of a memory branch, which stores a base's holds and waiting builds."""
 
     files: Files
     tip: str  # "" if there is no such branch
     inherited: tuple[str, str] | None  # the name and tip of a deleted base's memory branch
-    renamed_from: str = ""  # the deleted base
-    orphaned: tuple[tuple[str, str], ...] = ()  # other branches like that, by base
+    renamed_from: str = ""  # the deleted base's name
+    orphaned: tuple[tuple[str, str], ...] = ()  # other such branches, by base
 
     def beside(self, base: Snapshot) -> Snapshot:
         """Return the snapshot of the base branch with the memory branch's content added."""
@@ -86,13 +86,13 @@ class Orphans:
     """Memory branches whose base branches no longer exist on the server."""
 
     gone: Mapping[str, str] = field(default_factory=dict)  # base → its memory branch
-    head: str = ""  # the server's HEAD: `ref: refs/heads/main`
+    head: str = ""  # where the server's HEAD points: `ref: refs/heads/main`
 
     def earlier_name_of(self, base: str) -> str:
-        """Return the name that `base` had before it was renamed, or "" if unknown.
+        """Return the name that the branch `base` had before it was renamed, or "" if it is unknown.
 
-        Git does not record renames. We assume one if `base` is the default branch, and exactly one
-        base with a memory branch no longer exists.
+        Git does not record when a branch is renamed. We assume a rename if `base` is the default
+        branch, and exactly one base with a memory branch no longer exists.
         """
         is_default = self.head == f"ref: refs/heads/{base}"
         if not is_default or len(self.gone) != 1:
@@ -116,8 +116,8 @@ class BareRepository:
         signer: Signer | None = None,
         cache_dir: str = "",
     ) -> None:
-        """`signer`: signs the commits, if it is set. `cache_dir`: the folder with objects from
-        earlier runs, or "".
+        """`signer`: signs the commits, if given. `cache_dir`: the folder with objects from earlier
+        runs, or "".
         """
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
@@ -129,7 +129,7 @@ class BareRepository:
         self._messages: dict[str, str] = {}  # commit → its message
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
-        # branch → its tip, fetched but not read yet; "" if the branch does not exist
+        # branch → its tip, which was fetched but not read yet, or "" if the branch does not exist
         self._unread_tips: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -155,8 +155,8 @@ class BareRepository:
         """Return the branch that the remote's HEAD points to. Raises `SourceError` if there is
         none.
 
-        With `tip`, also fetch the branch's tip, and keep it for `snapshot`, because a run reads the
-        branch next.
+        With `tip`, also fetch the branch's tip and keep it for `snapshot`, because a run then
+        usually reads the branch.
         """
         if not tip:
             name, _ = self._remote.default_branch()
@@ -172,8 +172,8 @@ class BareRepository:
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return the files for `places` (paths, and what to read there), all from the branch's
-        current tip, and the content of its memory branch, which stores holds.
+        """Return the files at `places` (paths, and what to read there), all from the branch's
+        current tip, and the content of the branch's memory branch, which stores holds.
 
         `places` is evaluated while the request for the tip is running. `heads` are head branches
         (the source branches of pull requests) that will be read next. `default` are places to read
@@ -181,7 +181,7 @@ class BareRepository:
         `besides` returns more places, given the memory branch's files. Raises `SourceError` if the
         branch does not exist, and the errors of `task.git.errors`.
         """
-        # Evaluate `places` only once, even if the read has to start again.
+        # Evaluate `places` only once, even if reading has to start again.
         requested_places = cache(lambda: tuple(dict.fromkeys(places)))
 
         is_default = branch in {"", "HEAD"}
@@ -197,7 +197,8 @@ class BareRepository:
                 more_places = besides(memory.files)
             base_places = dict.fromkeys((*requested_places(), *more_places))
 
-            # The same request also fetches the files of the commits that will be read next.
+            # The request for the base's files also fetches the files of the commits that will be
+            # read next.
             tips_read_next = [tip for tip in self._unread_tips.values() if tip]
             if "HEAD" in tips:  # the default branch's tip, if requested
                 tips_read_next.append(tips["HEAD"])
@@ -219,12 +220,12 @@ class BareRepository:
         *,
         default: bool,
     ) -> Mapping[str, str]:
-        """Return the tips of the base, the memory branches, and the `heads` that exist, by branch.
-        Also remember the tips of the `heads`, because these are read next.
+        """Return the tips of the base, of the memory branches, and of those `heads` that exist, by
+        branch. Also remember the tips of the `heads`, because these will be read next.
 
         Fetch nothing if `default_branch` has just fetched the base's tip, and there are no `heads`.
-        `meanwhile` is called during the fetch. With `default`, the default branch's tip is under
-        the key `HEAD`.
+        `meanwhile` is called during the fetch. With `default`, the result also contains the default
+        branch's tip, under the key `HEAD`.
         """
         if base in self._unread_tips and not heads:
             tips = self._unread_tips
@@ -237,8 +238,8 @@ class BareRepository:
         """Return the content of a base's memory branch, which is empty if the branch does not
         exist.
 
-        A base that was renamed takes over the memory branch of its old name. `tips` contains the
-        tips of all memory branches, by branch.
+        A renamed base inherits the memory branch of its old name. `tips` contains the tips of all
+        memory branches, by branch.
         """
         own_branch = memory_branch(self._remote.repo, base)
         own_tip = tips.get(own_branch, "")
@@ -256,7 +257,7 @@ class BareRepository:
         old_tip = tips[old_branch]
         return Remembered(
             files=self._all_files(base, old_tip),
-            tip="",  # the next write creates the branch
+            tip="",  # the next write will create the branch
             inherited=(old_branch, old_tip),
             renamed_from=old_base,
         )
@@ -273,7 +274,7 @@ class BareRepository:
                 continue
             message = commit_of(self._remote.objects, tip).message
             base = trailer_of(message, BASE_TRAILER)
-            # The trailer counts only if the branch has the right name for this base.
+            # The trailer counts only if the memory branch has the name that belongs to this base.
             if is_branch_name(base) and branch == memory_branch(self._remote.repo, base):
                 branch_of_base[base] = branch
         if not branch_of_base:
@@ -287,7 +288,7 @@ class BareRepository:
             for base, branch in branch_of_base.items()
             if f"refs/heads/{base}" not in existing_refs
         }
-        # HEAD is listed twice: as `ref: name`, and with its commit id.
+        # HEAD is listed twice: with `ref: name`, and with its commit id.
         symbolic_heads = [value for value, ref in listed_refs if ref == "HEAD" and " " in value]
         symbolic_head = symbolic_heads[0] if symbolic_heads else ""
         return Orphans(branches_without_base, symbolic_head)
@@ -299,14 +300,16 @@ class BareRepository:
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the content of the memory branch whose name has this prefix.
 
-        If that branch does not exist yet, the snapshot keeps its content. The content will be moved
-        to the new branch, so its current branch becomes `inherited`.
+        If that branch does not exist yet, the snapshot keeps the memory content that it has. That
+        content will be moved to the new branch, so the branch that it is from becomes `inherited`.
         """
         base = snapshot.branch
         branch_with_prefix = memory_branch(self._remote.repo, base, prefix)
 
         def read() -> Snapshot:
-            """Read the branch with the prefix, or set `inherited` to the branch to move there."""
+            """Read the memory branch with the prefix. If there is none, set `inherited` to the
+            branch whose content will be moved there.
+            """
             tip = self._remote.fetch_head(branch_with_prefix)
             if tip:
                 files = self._all_files(base, tip)
@@ -316,7 +319,7 @@ class BareRepository:
             inherited = snapshot.inherited  # set if the base was renamed
             if snapshot.memory_tip:
                 # The prefix is in the repository's config. `snapshot` was read before the config,
-                # so its memory is on the branch with the usual prefix.
+                # so its memory content is from the branch with the usual prefix.
                 usual_branch = memory_branch(self._remote.repo, base)
                 inherited = (usual_branch, snapshot.memory_tip)
             return replace(snapshot, prefix=prefix, memory_tip="", inherited=inherited)
@@ -326,12 +329,12 @@ class BareRepository:
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return a snapshot of more places at the commit of an earlier snapshot.
 
-        If the fetched objects had to be discarded (`_with_restarts`), the snapshot is at the
+        If the fetched objects had to be discarded (`_with_restarts`), the new snapshot is at the
         branch's current tip instead.
         """
 
         def read() -> Snapshot:
-            """Read the places, and keep the earlier snapshot's content of the memory branch."""
+            """Read the places, and keep the memory branch's content from the earlier snapshot."""
             tip = snapshot.tip
             if tip not in self._roots:  # the objects were discarded
                 tip = self._remote.fetch_tip(snapshot.branch)
@@ -346,12 +349,12 @@ class BareRepository:
 
     def head(self, head: str) -> Head | None:
         """Return the tip of a head branch (the source branch of a pull request), without reading
-        its files, or None if the branch does not exist.
+        the branch's files. Return None if the branch does not exist.
         """
         name = branch_name(head)
 
         def read() -> Head | None:
-            """Read the commit at the tip that `snapshot` has fetched, or else fetch the tip."""
+            """Read the commit at the branch's tip, which `snapshot` may already have fetched."""
             unread_tips = dict(self._unread_tips)
             if name in unread_tips:
                 tip = unread_tips.pop(name)  # used only once, because the branch may move
@@ -361,7 +364,7 @@ class BareRepository:
             if not tip:
                 return None
             commit = commit_of(self._remote.objects, tip)
-            is_merge = len(commit.parents) > 1  # not ours: our commits have one parent
+            is_merge = len(commit.parents) > 1  # not our commit: ours have one parent
             parent = "" if is_merge else commit.parent
             return Head(
                 branch=name,
@@ -375,10 +378,10 @@ class BareRepository:
         return self._with_restarts(read)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Return whether a commit that was read is signed with one of these public keys.
+        """Return whether a commit that was already read is signed with one of these public keys.
 
-        If `keys` is empty, the run's own signing key is accepted. If the run has no key either,
-        every commit counts as signed.
+        If `keys` is empty, the commit must be signed with the run's own signing key. If the run has
+        no signing key either, every commit counts as signed.
         """
         if not keys and self._signer is None:
             return True
@@ -398,9 +401,9 @@ class BareRepository:
         limit: int = 100,
         marked: Collection[str] = (),
     ) -> History:
-        """Return an iterator over (commit, content) of a file: the version at the branch's tip,
-        then each earlier version that differs, newest first. Closing this repository closes it,
-        too.
+        """Return an iterator over a file's versions, as (commit, content): the version at the
+        branch's tip, then each earlier version that differs, newest first. Closing this repository
+        also closes the iterator.
 
         See `History` for `limit` and `marked`.
         """
@@ -415,8 +418,8 @@ class BareRepository:
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """For each page (a group of paths), yield the versions of its files, newest first, at most
-        `most` for each file. The commits are fetched only once for all pages.
+        """For each page (a group of paths), yield the versions of the page's files, newest first,
+        at most `most` for each file. The commits are fetched only once for all pages.
 
         See `versions_of`.
         """
@@ -436,7 +439,8 @@ class BareRepository:
         """Replace the content of the memory branch, `change.head`, with the files in `change`, and
         return the new commit.
 
-        If there are no files, delete the branch. If that is not allowed, commit an empty tree.
+        If `change` contains no files, delete the branch. If deletion is not allowed, commit an
+        empty tree.
 
         Raises `Outpaced` if the branch is no longer at `change.head_commit`.
         """
@@ -455,8 +459,8 @@ class BareRepository:
         return new_commit
 
     def _memory_commit(self, change: Changeset) -> LandedCommit:
-        """Create the memory branch's new commit, signed if required. If `change` has no files,
-        create no commit, and return the id "": pushing that deletes the branch.
+        """Create the memory branch's new commit, signed if required. If `change` contains no files,
+        create no commit, and return the id "", which deletes the branch when pushed.
         """
         if not change.files:
             return LandedCommit("", "")
@@ -464,13 +468,15 @@ class BareRepository:
         return replace(unsigned, commit=self._signed_id(change, unsigned))
 
     def drop(self, head: str, was: str) -> None:
-        """Delete a head branch that is at the commit `was`. Raises `Outpaced` if it has moved."""
+        """Delete a head branch that is at the commit `was`. Raises `Outpaced` if the branch has
+        moved.
+        """
         self._push(Pushed(head, "", was, replaces=True))
 
     def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, but without a commit id. Push nothing."""
         prepared, _ = self._with_restarts(lambda: self._prepare_commit(change))
-        if not prepared.pushed:  # a branch already has these files
+        if not prepared.pushed:  # a branch already contains these files
             return prepared
         return replace(prepared, commit="")
 
@@ -485,7 +491,7 @@ class BareRepository:
         server cannot change two branches in one push.
         """
         prepared, head_tip = self._with_restarts(lambda: self._prepare_commit(change))
-        if not prepared.pushed:  # a branch already has these files
+        if not prepared.pushed:  # a branch already contains these files
             return prepared
         return self._send(change, prepared, head_tip, memory_change)
 
@@ -496,12 +502,13 @@ class BareRepository:
         head_tip: str,
         memory_change: Changeset | None = None,
     ) -> LandedCommit:
-        """Push the commit, signed if required, and the memory branch's commit in the same push.
-        Return the commit as pushed.
+        """Sign the commit if required, push it together with the memory branch's commit, and return
+        the commit as pushed.
 
         `head_tip` is the commit that the head branch is at, or "" if it does not exist.
         """
-        # A push to the base, or to someone else's branch, adds one commit to those that were read.
+        # A push to the base, or to someone else's branch, adds one commit on top of those that were
+        # read.
         replaces_head = change.head != change.base and not change.on_top
         old_tip = head_tip if replaces_head else change.tip
         pushed = Pushed(
@@ -519,8 +526,8 @@ class BareRepository:
         return replace(unsigned, commit=pushed.commit, memory_commit=memory_commit)
 
     def _signed_id(self, change: Changeset, unsigned: LandedCommit) -> str:
-        """Return the id of the same commit with a signature, or its own id if the run does not sign
-        commits.
+        """Sign the commit, and return the signed commit's id. If the run does not sign commits,
+        return the commit's own id.
         """
         if self._signer is None:
             return unsigned.commit
@@ -529,12 +536,12 @@ class BareRepository:
         return self._signer.commit(folder, unsigned.tree, change.tip, message, change.author)
 
     def _prepare_commit(self, change: Changeset) -> tuple[LandedCommit, str]:
-        """Create the commit without pushing it. Return it, and the head branch's tip.
+        """Create the commit without pushing it. Return the commit, and the head branch's tip.
 
-        The commit's `pushed` is False if there is nothing to push: `change.tip` has these files, or
-        the head branch's tip is a commit with these files on top of `change.tip`. The returned tip
-        is "" if the head branch is not replaced, because it does not exist, belongs to someone
-        else, or is the base itself.
+        The commit's `pushed` is False if there is nothing to push: `change.tip` already contains
+        these files, or the head branch's tip is a commit with these files on top of `change.tip`.
+        The returned tip is "" if the head branch will not be replaced, because it does not exist,
+        belongs to someone else, or is the base itself.
         """
         head = change.head
         commit = self._make(change)
@@ -558,8 +565,8 @@ class BareRepository:
                 raise Outpaced(f"{head} is no longer at {head_tip}")
 
         has_same_files = self._root(head_tip) == commit.tree
-        # If the same files are on top of an older commit of the base, push them again: they may
-        # conflict with newer commits.
+        # If the head branch has the same files on top of an older commit of the base, push them
+        # again: that commit may conflict with newer ones.
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
             return LandedCommit(head_tip, commit.tree, pushed=False), head_tip
         return commit, head_tip
@@ -574,10 +581,10 @@ class BareRepository:
         places: Collection[Place],
         tips_read_next: Collection[str] = (),
     ) -> Snapshot:
-        """Return the files for `places` at the commit `tip`.
+        """Return a snapshot of the files at `places` in the commit `tip`.
 
-        The same places will be read from the commits `tips_read_next`, so the contents of those
-        files are fetched in the same request. `branch` is the name of the snapshot's branch.
+        The same places will then be read from the commits `tips_read_next`, so the same request
+        fetches their contents, too. `branch` is the name of the snapshot's branch.
         """
         entries = self._entries_at(tip, places)
         next_entries: list[_WantedEntry] = []
@@ -593,7 +600,7 @@ class BareRepository:
         return Snapshot(self._remote.repo, branch, tip, files, message=message)
 
     def _entries_at(self, commit: str, places: Collection[Place]) -> list[_WantedEntry]:
-        """Return the entries of the files for `places` at a commit, without contents."""
+        """Return the tree entries of the files at `places` in a commit, without contents."""
         root = self._root(commit)
         entries: list[_WantedEntry] = []
         for place in places:
@@ -601,7 +608,7 @@ class BareRepository:
         return entries
 
     def _fetch_texts(self, entries: Iterable[_WantedEntry], branch: str) -> None:
-        """Fetch the contents that the entries need, in one request, and remember them. Contents
+        """Fetch the contents that the entries require, in one request, and remember them. Contents
         that are already remembered are not read again. `branch` is for error messages.
         """
         needed = {entry.oid for _, entry, needs_text in entries if needs_text}
@@ -612,7 +619,7 @@ class BareRepository:
                 self._texts[oid] = file_of(blob)
 
     def _root(self, commit: str) -> str:
-        """Return the id of a commit's root tree. Also remember the commit's message."""
+        """Return the id of a commit's root tree, and remember the commit's message."""
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit] or b""
             headers, _, message = content.partition(b"\n\n")
@@ -633,14 +640,14 @@ class BareRepository:
 
     def _with_restarts(self, work: Callable[[], T]) -> T:
         """Return the result of `work`. If the server cannot send single objects, or the cache is
-        corrupt, call it again with an empty repository.
+        corrupt, call `work` again with an empty repository.
         """
         return restarted(self._remote, work, self._forget)
 
     def _make(self, change: Changeset) -> LandedCommit:
         """Create the commit in the temporary repository, on top of the tip that was read.
 
-        Raises `Outpaced` if that tip has to be fetched again, and the branch has moved.
+        Raises `Outpaced` if that tip had to be fetched again, but the branch has moved.
         """
         branch = change.head if change.on_top else change.base
         if change.tip not in self._roots:
@@ -657,8 +664,8 @@ class BareRepository:
     def _import_commit(self, change: Changeset) -> LandedCommit:
         """Create the commit with `git fast-import` on top of `change.tip` ("" means no parent).
 
-        However many files there are, git rewrites only the trees on the paths to them, without an
-        index or worktree.
+        Regardless of the repository's size, git rewrites only the trees on the paths to the changed
+        files, without an index or worktree.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
         output = self._remote.local(*argv, stdin=_import_stream(change)).decode()
@@ -683,7 +690,7 @@ class BareRepository:
                 )
         root = self._root(change.tip)
         for path in change.files:
-            # the entry at the path, or a symlink or file where the path needs a folder
+            # the entry at the path, or a symlink or file where the path requires a folder
             for existing_path, entry, _ in find_entries(self._tree, root, Place(path, "exists")):
                 is_replaceable = existing_path in change.files and entry.is_file
                 if not is_replaceable:
@@ -701,7 +708,7 @@ class BareRepository:
         also_pushed: Pushed | None = None,
     ) -> None:
         """Push a branch, and optionally a second one in the same push. If the server's response is
-        lost, ask the server whether the push has arrived.
+        lost, check on the server whether the push arrived.
         """
         send = partial(self._remote.push, pushed, options, also_pushed)
         has_arrived = partial(self._remote.contains, pushed.head, pushed.commit)
@@ -722,7 +729,7 @@ def _import_stream(change: Changeset) -> bytes:
     ]
     for path, file in sorted(change.files.items()):
         quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        if not file.mode:  # a deleted file
+        if not file.mode:  # the file is deleted
             parts.append(f'D "{quoted}"\n'.encode("utf-8", "surrogateescape"))
             continue
         parts += [
@@ -743,5 +750,5 @@ def _fast_import_data(text: str) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """Return a name or an address without the characters that are special in git's format."""
+    """Return a name or an address without the characters that are special in git's commit format."""
     return one_line(text.replace("<", " ").replace(">", " "))

@@ -1,9 +1,9 @@
 """A store's temporary bare repository, created without starting a process.
 
-It may use packs that earlier runs fetched from the same repository (`--git-cache-dir`). Packs are
-named after their content and appear atomically, so any number of runs can read and add packs at the
-same time without a lock. The cache is optional: unreadable packs are fetched again, and broken
-packs are removed.
+The repository may use packs that earlier runs fetched from the same server repository
+(`--git-cache-dir`). Packs are named after their content and appear atomically, so any number of
+runs can read and add packs at the same time without a lock. The cache is optional: unreadable packs
+are fetched again, and broken packs are removed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from task.git.command import Git
 # ones, so all of them are removed together.
 _MOST_PACKS = 100
 _BYTES_AT_ONCE = 1 << 20  # bytes
-_LONGEST = 100  # maximum bytes in the file with the last tip
+_LONGEST = 100  # maximum bytes in the file that stores the last tip
 _TIP_NOTES = {
     name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length)
     for name, length in (("sha1", 40), ("sha256", 64))
 }
-_PACK_SUFFIXES = (".rev", ".promisor", ".pack", ".idx")  # in the order in which they are copied
+_PACK_SUFFIXES = (".rev", ".promisor", ".pack", ".idx")  # in the order of copying
 
 
 @dataclass(frozen=True)
 class CachedTip:
-    """The last tip for which the packs contain all trees and, if `whole`, all files. It is "" if
+    """The last tip whose trees and, if `whole`, files are all in the cached packs. The tip is "" if
     there is none.
     """
 
     tip: str = ""
-    whole: bool = False  # true if the server does not support filters
+    whole: bool = False  # True if the server does not support filters
 
 
 class Cache:
@@ -60,7 +60,7 @@ class Cache:
         return f"{self._folder}/{self._format}"
 
     def open(self, object_format: str) -> str:
-        """Prepare the cache for use, and return the reason why it cannot be used, or ""."""
+        """Prepare the cache for use. If the cache cannot be used, return the reason, else ""."""
         self._format = object_format
         try:
             os.makedirs(f"{self.objects}/pack", mode=0o700, exist_ok=True)
@@ -69,10 +69,10 @@ class Cache:
         return ""
 
     def last_tip(self) -> CachedTip:
-        """Return the last saved tip, or an empty `CachedTip` if there is none or its file cannot be
-        read. After a machine crash, the file may contain anything.
+        """Return the last saved tip. If there is none, or if its file cannot be read, return an
+        empty `CachedTip`. After a machine crash, the file may contain anything.
 
-        Git reports this tip to the server, so that it gets only new objects.
+        Git reports this tip to the server, so that the server sends only new objects.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
             match = _TIP_NOTES[self._format].fullmatch(file.read(_LONGEST))
@@ -82,11 +82,10 @@ class Cache:
         return CachedTip()
 
     def add_packs(self, objects: str, cached_tip: CachedTip) -> None:
-        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, which
-        the cache then covers.
+        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, whose
+        objects are now in the cache.
 
-        If there are too many packs, remove all of them. It is not an error if a file cannot be
-        written.
+        If there are too many packs, remove all of them. Failing to write a file is not an error.
         """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
@@ -105,19 +104,21 @@ class Cache:
                 self.drop()
 
     def drop(self) -> None:
-        """Remove everything, because the cache is corrupt."""
-        # Rename it first, so that other runs never see half of it.
+        """Remove the whole cache, because it is corrupt."""
+        # Rename the folder first, so that other runs never see a half-removed cache.
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)
         remove_folder(aside)
 
     def _copy_pack(self, pack: str) -> None:
-        """Copy a pack, given its path without a suffix, unless the cache already has it."""
+        """Copy a pack to the cache, unless it is already there. `pack` is the pack's path without a
+        suffix.
+        """
         target = f"{self.objects}/pack/{os.path.basename(pack)}"
         if os.path.exists(f"{target}.idx"):
             return
-        for suffix in _PACK_SUFFIXES:  # .idx last, so that git finds only complete packs
+        for suffix in _PACK_SUFFIXES:  # .idx comes last, so that git finds only complete packs
             with suppress(FileNotFoundError), open(pack + suffix, "rb") as file:
                 self._write_atomically(target + suffix, file)
 
@@ -141,8 +142,9 @@ class Cache:
 # not "origin", because a user's git configuration may have settings for that name
 REMOTE = "image-update"
 
-# The user's and the system's settings must not change the result of a run. On 40 processors, git
-# starts 20 threads, and their stacks alone may exceed the memory limit (`Bounds`).
+# The user's and the system's git settings must not affect the result of a run. Threads are limited,
+# because on 40 processors, git starts 20, whose stacks alone may exceed the memory limit
+# (`Bounds`).
 _CONFIG = """\
 [core]
 	repositoryformatversion = 1
@@ -190,8 +192,8 @@ _CONFIG = """\
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"
 _PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = blob:none\n"
-# Our own git serves local repositories, so filters are allowed. It reads the repository's
-# configuration, not ours, so the user's `safe.directory` has to be passed again.
+# Our own git also serves local repositories, so allow filters. As the server, git reads the
+# repository's configuration, not ours, so the user's `safe.directory` has to be passed again.
 _LOCAL = """\
 	uploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true{safe} upload-pack"
 	receivepack = "git{safe} receive-pack"
@@ -201,7 +203,7 @@ _SAFE = " -c safe.directory=*"
 
 @dataclass(frozen=True)
 class CheckoutObjects:
-    """The objects of a checkout on this machine. They are only read."""
+    """The objects of a checkout on this machine. The checkout is never modified."""
 
     objects: str  # the folder
     shallow: str = ""  # the content of the checkout's `shallow` file
@@ -219,7 +221,7 @@ class BareFolder:
         self._stall = git.stall
         self.cache: Cache | None = None
         self.checkout_objects: CheckoutObjects | None = None
-        self.tip_to_cache = CachedTip()  # what may be added to the cache
+        self.tip_to_cache = CachedTip()  # the tip to save in the cache, if any
         self.object_format = "sha1"
 
     def create(self) -> None:
@@ -235,7 +237,7 @@ class BareFolder:
             os.mkdir(f"{self.path}/refs")
             self._write("HEAD", "ref: refs/heads/none\n")
             self._use_cache()
-            if self.checkout_objects:  # in this case, there is no cache
+            if self.checkout_objects:  # without a cache
                 self._write(
                     "objects/info/alternates", f"{_config_quoted(self.checkout_objects.objects)}\n"
                 )
@@ -244,8 +246,8 @@ class BareFolder:
         self.partial()
 
     def _use_cache(self) -> None:
-        """Write the files that make git read the cached objects and report the cached tip to the
-        server. If the cache cannot be opened, do without it.
+        """Write the files that make git read the cached objects, and report the cached tip to the
+        server. If the cache cannot be opened, work without it.
         """
         if self.cache is None:
             return
@@ -257,7 +259,7 @@ class BareFolder:
         tip = self.cache.last_tip().tip
         if tip:
             self._write("packed-refs", f"{tip} refs/image-update/kept\n")
-            self._write("shallow", f"{tip}\n")  # the cache does not have its history
+            self._write("shallow", f"{tip}\n")  # the cache does not contain the tip's history
 
     def restart(self, object_format: str) -> None:
         """Start over with an empty repository in this object format."""
@@ -266,8 +268,8 @@ class BareFolder:
         self.create()
 
     def partial(self) -> str:
-        """Prepare the repository for a fetch, and return its path. Git then assumes that the remote
-        has all missing objects.
+        """Prepare the repository for a fetch, and return its path. Git then assumes that all
+        missing objects are on the remote.
         """
         return self._configured(_PARTIAL, _PROMISOR)
 
@@ -275,17 +277,17 @@ class BareFolder:
         """Prepare the repository for all commands except fetches, and return its path. Git then
         assumes that no objects are missing.
 
-        Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` every
+        Otherwise, `pack-objects` would fetch every object that it visits, and `cat-file` every
         missing object.
         """
         return self._configured("", "")
 
     def _configured(self, partial: str, promisor: str) -> str:
-        """Write the configuration file, and return the repository's path.
+        """Write the repository's configuration file, and return the repository's path.
 
         `partial` and `promisor` are lines for the file's sections `extensions` and `remote`, or "".
         """
-        local = ""  # lines for a repository on this machine
+        local = ""  # additional lines if the remote is on this machine
         if self._local:
             local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "")
         text = _CONFIG.format(
@@ -307,7 +309,7 @@ class BareFolder:
 
     @contextmanager
     def _explain_write_error(self) -> Iterator[None]:
-        """Turn an error about writing a file in the block into an `UnreachableError`."""
+        """Turn an error from writing a file inside the block into an `UnreachableError`."""
         try:
             yield
         except OSError as error:

@@ -1,7 +1,7 @@
-"""The base, and the merge of a change into it, for `check`. Neither is ever modified.
+"""The base, and the result of merging a change into it, for `check`. Neither is ever modified.
 
-New and fetched objects go to a temporary repository, which also reads the checkout's objects. Git
-does the merge itself (`merge-tree`), unless one commit already contains the other.
+New and fetched objects are stored in a temporary repository, which also reads the checkout's
+objects. Git itself merges the commits (`merge-tree`), unless one commit already contains the other.
 """
 
 from __future__ import annotations
@@ -20,34 +20,36 @@ from task.git.repository.objects import commit_of
 from task.model import Compared, Place, Snapshot
 from task.text import and_more, blanked
 
-_DEPTHS = (50, 1000, 2_147_483_647)  # commits to fetch, in steps, to find a common commit
+_DEPTHS = (50, 1000, 2_147_483_647)  # commits to fetch, step by step, to find a common commit
 _ORIGIN = ("refs/heads/", "refs/remotes/origin/", "origin/")
 _ID_LENGTHS = (40, 64)
 _HEX = frozenset("0123456789abcdef")
 _SECONDS = 30.0
-_MOST_FILES = 100_000  # files that the two sides changed
+_MOST_FILES = 100_000  # maximum number of files changed on the two sides
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A repository on this machine: where its `.git` is, and its objects."""
+    """A repository on this machine: its `.git` folder, and its objects."""
 
     git_dir: str
     objects: CheckoutObjects
 
 
 def checkout_at(top: str, git: Git) -> Checkout:
-    """Return the checkout (a repository on this machine) in the folder `top`. It is only read."""
+    """Return the checkout (a repository on this machine) in the folder `top`. The checkout is never
+    modified.
+    """
     git_dir = f"{top}/.git"
 
     def rev_parse(*argv: str) -> str:
-        """Return what `git rev-parse` prints about this checkout."""
+        """Return the output of `git rev-parse` in this checkout."""
         output = git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS).out
         return output.decode().strip()
 
     objects_folder = rev_parse("--path-format=absolute", "--git-path", "objects")
     shallow = ""
-    with suppress(FileNotFoundError):  # the checkout is complete
+    with suppress(FileNotFoundError):  # no such file: the checkout is complete
         path = rev_parse("--path-format=absolute", "--git-path", "shallow")
         with open(path, encoding="ascii") as file:
             shallow = file.read()
@@ -57,14 +59,14 @@ def checkout_at(top: str, git: Git) -> Checkout:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The two sides of a comparison: the base, and the head, which is a change to it."""
+    """The two sides of a comparison: the base, and the head, which is a change to the base."""
 
     branch: str  # the branch that the change is merged into
     default: str  # the default branch
     base: str  # the base's commit id
-    head: str  # the commit id of the change
+    head: str  # the change's commit id
     merged: str  # the merge's tree
-    paths: tuple[str, ...]  # paths of all files that the merge changes
+    paths: tuple[str, ...]  # the paths of all files that the merge changes
     messages: tuple[str, ...]  # messages of the change's last commits, as far as available
     tips: Mapping[str, str] = field(default_factory=dict)  # tips of the memory branches and `HEAD`
 
@@ -80,7 +82,7 @@ class _Base:
 
 
 class ComparedRepository(BareRepository):
-    """Reads the two sides of a change."""
+    """Reads the two sides of a comparison: the base, and the merge of a change into it."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class ComparedRepository(BareRepository):
         return self._comparison or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
-        """Return a snapshot of places from one side. `tip` is the base's commit or the merge's
+        """Return a snapshot of the places on one side. `tip` is the base's commit or the merge's
         tree.
         """
 
@@ -120,11 +122,11 @@ class ComparedRepository(BareRepository):
         default: Collection[Place],
         urls: Collection[str],
     ) -> Snapshot:
-        """Return a snapshot of places from the base, with the content of its memory branches, which
-        store holds and waiting builds.
+        """Return a snapshot of the places in the base, with the content of the base's memory
+        branches, which store holds and waiting builds.
 
-        `default` are the places to read from the default branch. `urls` are the forms in which
-        Applications write the repository's URL: each form has its own memory branch.
+        `default` are the places to read from the default branch. `urls` contains all forms of the
+        repository's URL that Applications use: each form has its own memory branch.
         """
 
         def read() -> Snapshot:
@@ -149,7 +151,7 @@ class ComparedRepository(BareRepository):
         return self._with_restarts(read)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return a snapshot of more places from the same side."""
+        """Return a snapshot of more places on the same side as an earlier snapshot."""
         return self.at(snapshot.tip, places)
 
     def _forget(self) -> None:
@@ -157,7 +159,7 @@ class ComparedRepository(BareRepository):
         self._comparison = None
 
     def _compare(self) -> Comparison:
-        """Fetch and merge both sides, and remember the comparison."""
+        """Fetch both sides, merge them, and remember the comparison."""
         base = self._base()
         head = self._commit_of_option(self._compared.head, "--head")
         merged_tree = self._merged_tree_of(base.commit, head)
@@ -199,7 +201,7 @@ class ComparedRepository(BareRepository):
         """
         compared = self._compared
         default = ""
-        with suppress(SourceError):  # in this case, only an explicit branch can be compared
+        with suppress(SourceError):  # if so, only an explicit branch can be compared
             default, _ = self._remote.default_branch()
 
         branch = self._base_name(default)
@@ -208,12 +210,12 @@ class ComparedRepository(BareRepository):
             try:
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
-                # `--base` may be a tag or a commit in the checkout instead.
+                # `--base` may not be a branch, but a tag or commit in the checkout.
                 if compared.branch or self._commit_in_checkout(compared.base) == "":
                     raise
             else:
                 commit = tips[branch]
-                if self._is_queued():  # the queue puts the change on top of other changes
+                if self._is_queued():  # the queue stacks the change on top of others
                     commit = self._commit_of_option(compared.base, "--base")
                 return _Base(branch, commit, default=default or branch, tips=tips)
 
@@ -234,11 +236,12 @@ class ComparedRepository(BareRepository):
         return name
 
     def _is_queued(self) -> bool:
-        """Whether the base is a merge queue's commit, not the branch's tip."""
+        """Whether the base is a merge queue's commit instead of the branch's tip."""
         return bool(self._compared.branch) and _is_id(self._compared.base)
 
     def _commit_of_option(self, text: str, option: str) -> str:
-        """Return the commit that an option's value refers to: in the checkout, else on the server.
+        """Return the commit that an option's value refers to, in the checkout or else on the
+        server.
 
         The value is a commit id, a full ref, a branch, or a tag. Raises `UsageError`.
         """
@@ -249,8 +252,8 @@ class ComparedRepository(BareRepository):
         is_id = _is_id(text)
         is_full_ref = text.startswith("refs/")
         short_name = text.removeprefix("origin/")
-        # What to ask the server for: an id or a full ref as is, and a short name first as a branch,
-        # then as a tag.
+        # What to request from the server: an id or a full ref as it is, and a short name first as a
+        # branch, then as a tag.
         names = []
         if is_id or is_full_ref:
             names.append(text)
@@ -269,7 +272,7 @@ class ComparedRepository(BareRepository):
         )
 
     def _commit_in_checkout(self, text: str) -> str:
-        """Return the commit to which the checkout resolves a name, or ""."""
+        """Return the commit to which a name resolves in the checkout, or "" if there is none."""
         if self._checkout is None or text.startswith("-"):
             return ""
         for name in (text, f"origin/{text}"):
@@ -284,12 +287,12 @@ class ComparedRepository(BareRepository):
         return ""
 
     def _merged_tree_of(self, base: str, head: str) -> str:
-        """Return the tree of the merge of the commit `head` into the commit `base`.
+        """Return the tree that results from merging the commit `head` into the commit `base`.
 
         Raises `TargetError`, which lists the conflicting files, and `SourceError` if the two have
         no common commit.
         """
-        # Usually, the base is the head's parent, which is visible without any history.
+        # Usually, the base is the head's parent, which is known without fetching any history.
         if base in (head, *self._parents(head)):
             return self._root(head)
         if self._compared.merge:
@@ -303,14 +306,14 @@ class ComparedRepository(BareRepository):
                 hint="set --base and --head to commits with a common history",
                 subject=self._remote.repo,
             )
-        if common_commit == base:  # the head contains the base
+        if common_commit == base:  # the head already contains the base
             return self._root(head)
         self._fetch_changed(base, head)
         return self._merge_tree(base, head)
 
     def _tree_of_forges_merge(self, merge: str, base: str, head: str) -> str:
-        """Return the tree of `merge`, the Git host's own merge commit, if it merges these two
-        commits, else "".
+        """Return the tree of the Git host's own merge commit (`merge`) if that commit merges these
+        two commits, else "".
         """
         if not _is_id(merge):
             return ""
@@ -323,8 +326,8 @@ class ComparedRepository(BareRepository):
         return commit_of(self._remote.objects, commit).parents
 
     def _common_commit(self, base: str, head: str) -> str:
-        """Return the last common commit of the two sides, or "". Fetch more and more history until
-        it is found.
+        """Return the two sides' last common commit, or "" if there is none. Fetch increasing
+        amounts of history until the commit is found.
         """
         common = self._merge_base(base, head)
         for depth in _DEPTHS:
@@ -335,7 +338,7 @@ class ComparedRepository(BareRepository):
         return common
 
     def _merge_base(self, base: str, head: str) -> str:
-        """Return the merge base according to the history on this machine, or "" if there is none.
+        """Return the merge base according to the locally available history, or "" if there is none.
         Raises `UnreachableError` if git cannot compare the two sides.
         """
         try:
@@ -350,7 +353,7 @@ class ComparedRepository(BareRepository):
             ) from error
 
     def _fetch_changed(self, base: str, head: str) -> None:
-        """Fetch the files that a merge has to read: the files changed on either side."""
+        """Fetch the files that a merge must read: those changed on either side."""
         common_commit = self._merge_base(base, head)
         oids: dict[str, None] = {}  # an ordered set
         for side in (base, head):
@@ -360,12 +363,12 @@ class ComparedRepository(BareRepository):
                 f"both sides changed more than {_MOST_FILES} files",
                 hint="merge the base first",
             )
-        present_oids = [oid for oid in oids if set(oid) != {"0"}]  # zeros mean no file
+        present_oids = [oid for oid in oids if set(oid) != {"0"}]  # zeros mean: no such file
         self._remote.fetch_files(present_oids, "")
 
     def _changed_blobs(self, old: str, new: str) -> Iterator[str]:
-        """Yield the blob ids, in both commits, of the files that differ between the commits `old`
-        and `new`. The id of a missing file consists of zeros.
+        """Yield the blob ids, in both commits, of each file that differs between the commits `old`
+        and `new`. If a file does not exist in a commit, its id consists of zeros.
         """
         output = self._remote.local(
             "diff-tree",
@@ -376,10 +379,10 @@ class ComparedRepository(BareRepository):
             old,
             new,
         )
-        # there are two items for each file: a line with modes and ids, and the path
+        # each file has two items: a line with modes and ids, and the path
         for line in output.split(b"\0")[0::2]:
             fields = line.decode("ascii", "replace").split()
-            if len(fields) != 5:  # the empty text after the last NUL
+            if len(fields) != 5:  # the empty string after the last NUL
                 continue
             old_mode, new_mode, old_oid, new_oid, _status = fields
             for mode, oid in ((old_mode.lstrip(":"), old_oid), (new_mode, new_oid)):
@@ -417,8 +420,8 @@ class ComparedRepository(BareRepository):
             ) from error
 
     def _messages_of(self, head: str, base: str) -> tuple[str, ...]:
-        """Return the messages of the change's last commit (`head`) and of its parents, except the
-        base. Commits that were not fetched are left out.
+        """Return the messages of the change's last commit (`head`) and of that commit's parents,
+        except the base. Commits that were not fetched are left out.
         """
         present = [
             commit

@@ -2,8 +2,8 @@
 (`versions_of`).
 
 Commits and their trees are fetched first, then only the required files. `History` goes back as far
-as necessary for one file, and follows its renames. `versions_of` fetches the commits only once for
-all files.
+as necessary for one file, and follows renames. `versions_of` fetches the commits only once for all
+files.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from task.git.repository.objects import (
 from task.git.repository.remote import Remote, restarted
 from task.model import FileVersion, Place
 
-DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, until there are enough
-LARGEST = 64_000_000  # total bytes of file contents to read
-# Seconds. Without this limit, a run would read all commits of a large repository for a file that
-# rarely changes.
+DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, step by step, until there are enough
+LARGEST = 64_000_000  # maximum total bytes of file contents to read
+# Maximum seconds to search. Without this limit, a run would read all commits of a large repository
+# to find the versions of a file that rarely changes.
 PATIENCE = 60.0
 _COMMITS_AT_ONCE = 1000  # commits whose trees are requested together
 _TEXTS_AT_ONCE = 5
-_MOST_TREES = 2000  # trees to search for the path that a file was moved from
-_MOST_COMPARED = 20  # files of the same name to compare with one that was moved and changed
+_MOST_TREES = 2000  # maximum trees to search for a moved file's old path
+_MOST_COMPARED = 20  # maximum files to compare with a moved and changed file of the same name
 _LEAST_SIMILARITY = 0.5  # as in `git log --follow`
 End = Literal["", "root", "server", "limit"]
 _Versions = list[tuple[str, str]]  # (commit, blob); the blob is "" if there was no file
@@ -49,7 +49,7 @@ _Versions = list[tuple[str, str]]  # (commit, blob); the blob is "" if there was
 
 @dataclass(frozen=True)
 class _FileInTree:
-    """The entry of a file below a root tree."""
+    """A file's entry below a root tree."""
 
     root: str
     entry: TreeEntry | None  # None if there is no such file
@@ -57,26 +57,26 @@ class _FileInTree:
 
 @dataclass(frozen=True)
 class _Changes:
-    """The changes of a file in some commits, as found in their trees."""
+    """A file's changes in a series of commits, found by comparing the commits' trees."""
 
     versions: _Versions  # for each commit whose blob differs from that of the next newer commit
-    used: int  # number of commits that were compared
-    path: str  # the file's path in the commits before these
+    used: int  # number of commits compared
+    path: str  # the file's path in earlier commits
     oldest: _FileInTree | None  # the file in the last commit that was compared
 
 
 class History:
-    """The versions of one file on a branch. Iterate over it to get (commit, content): the file's
-    content at the branch's tip, then each earlier version that differs.
+    """The versions of one file on a branch. Iteration yields (commit, content): the file's content
+    at the branch's tip, then each earlier version that differs.
 
-    It follows first parents, so a merge is one step, and content that was restored by a revert is
-    returned again. The commit is the newest with this content, but a commit in `marked` is
-    preferred if it has the same content. The content is None if the file did not exist or was not
-    text. Renames are followed, and `path` is the file's path in the last version returned.
+    The history follows first parents, so a merge is a single step, and content restored by a revert
+    is yielded again. The commit is the newest one with this content, but a commit in `marked` with
+    the same content is preferred. The content is None if the file did not exist or was not text.
+    Renames are followed, and `path` is the file's path in the last version returned.
 
-    After the last version, `end` says why there are no more: "root" (that was the whole history),
-    "server" (the server has no more history), or "limit" (the requested number of versions,
-    `LARGEST` bytes in total, or `PATIENCE` seconds).
+    After the last version, `end` contains the reason why there are no more: "root" (that was the
+    whole history), "server" (the server has no more history), or "limit" (the requested number of
+    versions, `LARGEST` bytes in total, or `PATIENCE` seconds).
 
     Raises `SourceError` if the branch does not exist, and the errors of `task.git.errors`. The
     remote must not be shared, because `close` removes the fetched objects.
@@ -96,11 +96,12 @@ class History:
         self._branch = branch
         self._limit = limit
         self._marked = frozenset(marked)
-        # a marked commit in this part with the same content as the previous part's last version
+        # a marked commit in the current part, with the same content as the previous part's last
+        # version
         self._marked_commit = ""
         self._bytes_left = LARGEST  # that may still be read
         self._next_commit = ""  # the newest commit that has not been read yet; "" at first
-        self._depth_index = 0  # index of the next fetch's depth in DEPTHS
+        self._depth_index = 0  # index into DEPTHS for the next fetch
         self._commits_read = 0
         self._has_objects = False  # whether the fetched objects are still present
         self._newer_file: _FileInTree | None = None  # the file in the commit after `_next_commit`
@@ -114,7 +115,7 @@ class History:
         return next(self._versions)
 
     def close(self) -> None:
-        """Remove everything that was fetched. Iteration ends after that."""
+        """Remove everything that was fetched. This ends the iteration."""
         self._versions.close()
         self._remote.close()
 
@@ -124,8 +125,9 @@ class History:
         """
         yielded = 0  # number of versions, including the pending one
         deadline = time.monotonic() + PATIENCE
-        # A part's last version has to wait for the next part, whose first commits may have the same
-        # content. If one of those is marked, yield it as the version's commit.
+        # A part's last version is held back until the next part has been read, because that part's
+        # first commits may have the same content. If one of them is marked, yield it as the
+        # version's commit.
         pending: tuple[str, str | None] | None = None
         while not self.end:
             # the first part is always read
@@ -136,14 +138,14 @@ class History:
                 self.end = "limit"
                 return
 
-            # this runs again in an empty repository if the server or the cache requires it
+            # repeat this in an empty repository if the server or the cache requires that
             versions, texts, end = restarted(self._remote, self._read_next_part, self._forget)
             if pending:
                 commit, text = pending
                 yield self._marked_commit or commit, text
                 pending = None
 
-            # the versions within the limits
+            # the versions that are within the limits
             readable: list[tuple[str, str | None]] = []
             for commit, blob in versions[: self._limit - yielded]:
                 if blob and blob not in texts:  # not read, because the contents exceed `LARGEST`
@@ -162,10 +164,11 @@ class History:
         self._depth_index = max(0, self._depth_index - 1)
 
     def _read_next_part(self) -> tuple[_Versions, Mapping[str, str | None], End]:
-        """Read the next part of the commits. Return the versions in it, the contents by blob, and
-        the reason for the end, or "" if there may be more commits.
+        """Read the next part of the commits. Return the versions in this part, the contents by
+        blob, and the reason why the history ends here ("" if there may be more commits).
 
-        This may be called again after an error, so the position changes only after all reads.
+        This method may be called again after an error, so it updates the position only after all
+        reads.
         """
         commits = self._next_commits()
         self._marked_commit = ""
@@ -174,9 +177,9 @@ class History:
             return [], {}, "limit" if fetched_the_most else "server"
 
         changes = self._compare_commits(commits)
-        versions = changes.versions[: self._limit]  # the caller yields no more than these
+        versions = changes.versions[: self._limit]  # the caller needs no more than these
         oids = list(dict.fromkeys(oid for _, oid in versions if oid))
-        self._remote.fetch_files(oids, self._branch)  # one request, but read in small groups
+        self._remote.fetch_files(oids, self._branch)  # one request for all; read in groups below
         texts: dict[str, str | None] = {}
         for start in range(0, len(oids), _TEXTS_AT_ONCE):
             if self._bytes_left < 0:
@@ -193,7 +196,7 @@ class History:
         return changes.versions, texts, ""
 
     def _next_commits(self) -> list[PastCommit]:
-        """Return the next commits along first parents, newest first. Fetch more of them if
+        """Return the next commits along first parents, newest first. Fetch more commits if
         necessary. Return [] if there are no more.
         """
         read_from = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
@@ -201,7 +204,7 @@ class History:
         while not commits and self._depth_index < len(DEPTHS):
             last_depth = DEPTHS[self._depth_index - 1] if self._depth_index > 0 else 0
             if self._has_objects and self._commits_read < last_depth // 2:
-                # The server has no more: less than half of the requested commits arrived. (If
+                # The server has no more commits: it sent less than half of those requested. (If
                 # others have pushed since the first fetch, only a few are missing.)
                 break
             tip = self._remote.fetch_commits(DEPTHS[self._depth_index], self._branch)
@@ -215,9 +218,9 @@ class History:
         """Find the versions of the file in these commits, which are sorted newest first. Compare
         the file in each commit with the file in the next newer one.
 
-        Stop at a rename, because the remaining commits have to be read under the old path. If a
-        marked (preferred) commit has the same content as the last version of the previous part,
-        remember it in `_marked_commit`.
+        Stop at a rename, because in the remaining commits, the file has its old path. If a marked
+        (preferred) commit has the same content as the last version of the previous part, remember
+        it in `_marked_commit`.
         """
         versions: _Versions = []
         newer = self._newer_file
@@ -227,15 +230,15 @@ class History:
                 old_path = self._old_path_of_renamed(commit.tree, newer)
                 if old_path and index > 0:
                     return _Changes(versions, used=index, path=old_path, oldest=newer)
-                if old_path:  # all of these commits are older than the rename
-                    self.path = old_path  # still right if this part has to be read again
+                if old_path:  # the rename came after all of these commits
+                    self.path = old_path  # still correct if this part has to be read again
                     entry = _file_at(self._read_tree, commit.tree, old_path)
 
             oid = _oid(entry)
-            if newer is None or _oid(newer.entry) != oid:  # the tip, or a different version
+            if newer is None or _oid(newer.entry) != oid:  # this is the tip, or the content differs
                 versions.append((commit.oid, oid))
-            # If this is a marked commit, prefer it as the commit of the last version found, which
-            # has the same content.
+            # If this commit is marked, prefer it as the commit of the last version found, which has
+            # the same content.
             if commit.oid in self._marked:
                 if versions:
                     versions[-1] = (commit.oid, oid)
@@ -245,8 +248,8 @@ class History:
         return _Changes(versions, used=len(commits), path=self.path, oldest=newer)
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
-        """Fetch and return the contents of these blobs, and subtract their size from the bytes that
-        may still be read.
+        """Fetch and return the contents of these blobs, and subtract their size from the remaining
+        byte limit.
         """
         oids = sorted(set(blobs))
         self._remote.fetch_files(oids, self._branch)
@@ -258,7 +261,7 @@ class History:
         """Return the path that the file had before a rename, in the root tree `older`, or "".
 
         `newer` is the file in the next newer commit. Among the files that the newer commit removed,
-        look for one with the same blob, else for one with the same name and similar content.
+        look for a file with the same blob, else for a file with the same name and similar content.
         """
         if newer is None or newer.entry is None:
             return ""
@@ -272,7 +275,7 @@ class History:
             with_both = [path for path in with_same_blob if path in with_same_name]
             return with_both[0] if with_both else with_same_blob[0]
 
-        candidates = with_same_name[:_MOST_COMPARED]  # their contents have to be fetched
+        candidates = with_same_name[:_MOST_COMPARED]  # the files' contents have to be fetched
         if not candidates:
             return ""
         texts = self._texts([oid, *(removed[path].oid for path in candidates)])
@@ -283,11 +286,11 @@ class History:
         return most_similar if similarities[most_similar] >= _LEAST_SIMILARITY else ""
 
     def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
-        """Return the files, by path, of the root tree `older` that do not exist in the root tree
-        `newer`. After `_MOST_TREES` folders, leave out the rest.
+        """Return the files, by path, that exist in the root tree `older`, but not in the root tree
+        `newer`. Stop after `_MOST_TREES` folders.
         """
         removed: dict[str, TreeEntry] = {}
-        folders = deque([("", older, newer)])  # (path, its older tree, its newer tree or "")
+        folders = deque([("", older, newer)])  # (path, tree in `older`, tree in `newer` or "")
         for _ in range(_MOST_TREES):
             if not folders:
                 break
@@ -295,7 +298,7 @@ class History:
             newer_entries = self._read_tree(newer_tree)
             for name, old in self._read_tree(older_tree).items():
                 new = newer_entries.get(name)
-                # no files were removed from an unchanged folder
+                # an unchanged folder has lost no files
                 if old.is_folder and old != new:
                     folders.append((f"{folder}{name}/", old.oid, _folder_oid(new)))
                 elif old.is_file and not _file_oid(new):
@@ -327,17 +330,17 @@ def _oid(entry: TreeEntry | None) -> str:
 
 
 def _file_oid(entry: TreeEntry | None) -> str:
-    """Return the blob of an entry, or "" if it is not a file."""
+    """Return a tree entry's blob, or "" if the entry is not a file."""
     return entry.oid if entry and entry.is_file else ""
 
 
 def _folder_oid(entry: TreeEntry | None) -> str:
-    """Return the tree of an entry, or "" if it is not a folder."""
+    """Return a tree entry's tree, or "" if the entry is not a folder."""
     return entry.oid if entry and entry.is_folder else ""
 
 
 def _similarity(text: str | None, other: str | None) -> float:
-    """Return the share of lines that two files have in common, from 0 to 1."""
+    """Return the fraction of lines that two files have in common, from 0 to 1."""
     lines = set((text or "").splitlines())
     other_lines = set((other or "").splitlines())
     if not lines or not other_lines:
@@ -346,17 +349,17 @@ def _similarity(text: str | None, other: str | None) -> float:
 
 
 COMMITS = 500  # commits to fetch
-_VERSIONS_AT_ONCE = 100  # file contents to read together
+_VERSIONS_AT_ONCE = 100  # file contents to read at once
 _CACHED_TREES = 32  # trees
-_MOST_STEPS = 50  # commits of a merged branch to search for the one that wrote a file
+_MOST_STEPS = 50  # maximum commits of a merged branch to search for a file's writer
 
 ReadRaw = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)  # there may be a hundred thousand of these
 class _Blob:
-    """A file's content, and the commit on the branch that wrote it, or None if that commit is
-    further back.
+    """A version's content (a blob), and the commit on the branch that wrote it, which is None if
+    the commit is further back.
     """
 
     oid: str  # "" if there was no file
@@ -369,13 +372,14 @@ def versions_of(
     pages: Sequence[Sequence[str]],
     most: int,
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
-    """For each page (a group of paths), yield the versions of its files: the content at the
+    """For each page (a group of paths), yield the versions of the page's files: the content at the
     branch's tip, and the earlier contents that differ, newest first.
 
     There are at most `most` versions of each file, all from the branch's last `COMMITS` commits. A
-    version that was written before these has no commit, and a missing file has no versions. Only
-    one page's contents are in memory at a time. Raises `SourceError` if the branch does not exist,
-    and the errors of `task.git.errors`.
+    version that was written before these commits has no commit, and a deletion is a version without
+    text. A file that exists in none of these commits has no versions. Only one page's contents are
+    in memory at a time. Raises `SourceError` if the branch does not exist, and the errors of
+    `task.git.errors`.
     """
     all_paths = list(dict.fromkeys(chain.from_iterable(pages)))
 
@@ -405,10 +409,11 @@ def _file_versions(
     blobs: Mapping[str, Sequence[_Blob]],
     read: ReadTree,
 ) -> Mapping[str, tuple[FileVersion, ...]]:
-    """Return the versions of each file, by path, with their contents. `blobs` contains the blobs of
-    each file, and `read` returns a tree.
+    """Return each file's versions, by path, with their contents. `blobs` contains each file's
+    blobs, and `read` reads a tree.
 
-    The content is None if it is not text, or if the contents before it exceed `LARGEST`.
+    The content is None if it is not text, or if the total size of the contents read before it
+    exceeds `LARGEST`.
     """
     oids = _blob_ids(blobs)
     texts: dict[str, str | None] = {}
@@ -429,7 +434,7 @@ def _file_versions(
 
 
 def _blob_ids(blobs: Mapping[str, Sequence[_Blob]]) -> list[str]:
-    """Return the ids of all files' versions, without duplicates."""
+    """Return the blob ids of all files' versions, without duplicates."""
     all_blobs = chain.from_iterable(blobs.values())
     return list(dict.fromkeys(blob.oid for blob in all_blobs if blob.oid))
 
@@ -455,15 +460,16 @@ def _blobs_along(
     """Return the blobs that each file had in these commits, by path, newest first, at most `most`
     for each file.
 
-    `commits` are sorted newest first. If there are too many to compare in time, leave out the rest.
+    `commits` are sorted newest first. If there are too many to compare in time, leave out the
+    oldest.
     """
     blobs: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
         return blobs
 
     nested_paths = _nested_paths(paths)
-    # path → its blob in the commit that the loop has reached. This starts with the tip: all its
-    # files differ from an empty tree.
+    # path → the file's blob in the commit that the loop has reached. The loop starts at the tip,
+    # all of whose files differ from an empty tree.
     current = dict(_changed_files(read, commits[0].tree, "", nested_paths))
     is_complete = True
     deadline = time.monotonic() + PATIENCE
@@ -476,7 +482,8 @@ def _blobs_along(
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
 
-    # Each file's oldest blob was written by the root commit, or by a commit that is further back.
+    # Each file's oldest blob was written either by the root commit, or by a commit that is further
+    # back.
     oldest = commits[-1]
     has_root = is_complete and not oldest.parent
     for path, oid in current.items():
@@ -488,8 +495,8 @@ def _blobs_along(
 def _nested_paths(paths: Sequence[str]) -> dict[str, Any]:
     """Return the paths as nested folders: name → the folder, or a file's full path.
 
-    For example, `a/b` and `c` become `{"a": {"b": "a/b"}, "c": "c"}`. If one path is a file and
-    another path needs a folder of that name, only the folder is kept.
+    For example, `a/b` and `c` become `{"a": {"b": "a/b"}, "c": "c"}`. If one path is a file, and
+    another path requires a folder of the same name, only the folder is kept.
     """
     root: dict[str, Any] = {}
     # In reverse order, such a folder comes before the file.
@@ -508,8 +515,8 @@ def _changed_files(
     other: str,
     nested_paths: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in `tree`, or "" for no file) for those files at `nested_paths` that differ
-    between the trees `tree` and `other`. The id "" means an empty tree.
+    """Yield (path, blob in `tree`) for those files at `nested_paths` that differ between the trees
+    `tree` and `other`. The blob is "" if there is no file. The tree id "" means an empty tree.
 
     `nested_paths` are in the form that `_nested_paths` returns, below the folder of these trees.
     """
@@ -521,7 +528,7 @@ def _changed_files(
         entry = entries.get(name)
         other_entry = other_entries.get(name)
         path_or_folder = nested_paths.get(name)
-        if path_or_folder is None:  # no path here was requested
+        if path_or_folder is None:  # nothing below this was requested
             continue
         if isinstance(path_or_folder, str):
             if _file_oid(entry) != _file_oid(other_entry):
@@ -532,10 +539,11 @@ def _changed_files(
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
-    """Return the commit that wrote a version of the file (`blob`), or None if it is too far back.
+    """Return the commit that wrote a version of the file (`blob`), or None if that commit is too
+    far back.
 
     If a merge brought the version to the branch, a commit of the merged branch wrote it. So step to
-    the parent that already has the version, up to `_MOST_STEPS` times.
+    the parent that already contains the version, up to `_MOST_STEPS` times.
     """
     writer = blob.commit
     if writer is None or len(writer.parents) < 2:

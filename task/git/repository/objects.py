@@ -18,17 +18,19 @@ from task.model import File, Place
 from task.text import blanked
 from task.timestamps import of_unix
 
-LARGEST = 10_000_000  # bytes; nobody writes larger files by hand
-TOGETHER = 512_000_000  # bytes to read together
-_REQUESTS_AT_ONCE = 500  # few enough to fit in a pipe, so that neither side blocks the other
+LARGEST = 10_000_000  # maximum bytes of a file; nobody writes larger files by hand
+TOGETHER = 512_000_000  # maximum bytes to read together
+_REQUESTS_AT_ONCE = 500  # few enough to fit into a pipe, so that neither process blocks the other
 
 
 class MissingObjectError(UnreachableError):
-    """A required object cannot be read."""
+    """A required git object cannot be read."""
 
 
 class Objects:
-    """The objects that are present. Reading a missing object is an error, and does not fetch it."""
+    """The objects that are present in the repository. Reading a missing object is an error: it is
+    not fetched.
+    """
 
     def __init__(self, git: Git, folder: BareFolder) -> None:
         self._git = git
@@ -36,8 +38,8 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, bytes | None]:
-        """Return the contents of these objects, by id. For an object larger than `LARGEST`, this is
-        None.
+        """Return the contents of these objects, by id. The content of an object larger than
+        `LARGEST` is None.
 
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
         the objects together exceed `TOGETHER`: a small pack may contain thousands of large files.
@@ -46,7 +48,7 @@ class Objects:
         size = 0
         for oid, content in self._read_each(oids):
             if isinstance(content, MissingObjectError):
-                self.close()  # the process has more responses, which nobody will read
+                self.close()  # the process has more responses that nobody will read
                 raise content
             contents[oid] = content
             size += len(content or b"")
@@ -63,7 +65,7 @@ class Objects:
         return contents
 
     def absent(self, oids: Sequence[str]) -> list[str]:
-        """Return the ids that are not present."""
+        """Return the ids of those objects that are not present."""
         return [
             oid for oid, content in self._read_each(oids) if isinstance(content, MissingObjectError)
         ]
@@ -78,13 +80,13 @@ class Objects:
         self, oids: Sequence[str]
     ) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
         """Yield (id, content) of each object. The content is None if it is larger than `LARGEST`.
-        If the object is missing, it is a `MissingObjectError`, which is not raised.
+        If the object is missing, the content is a `MissingObjectError`, which is not raised.
         """
-        requested = 0  # how many of `oids` have been requested from the process
+        requested = 0  # how many of the `oids` were requested from the process
         for index, oid in enumerate(oids):
             if self._talk is None:
                 self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete())
-                requested = index  # this object has not been requested from the new process yet
+                requested = index  # nothing was requested from the new process yet
             try:
                 with shutdown.ending(self._talk.end):
                     if requested == index:  # all previous requests have been answered
@@ -145,8 +147,9 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: bytes | None) -> File:
-    """Return a file with the blob's text, including its byte order mark and original line endings,
-    or with the reason why it cannot be read as text. `blob` is None if it is too large.
+    """Return a file with the blob's text, including its byte order mark and original line endings.
+    If the blob cannot be read as text, the file contains the reason instead. `blob` is None if it
+    is too large.
     """
     if blob is None:
         return File("", problem="larger than 10 MB")
@@ -161,7 +164,7 @@ def file_of(blob: bytes | None) -> File:
     return File(text)
 
 
-# How much to keep of an excessively large commit: parents, characters, and bytes.
+# How much of an excessively large commit to keep: parents, characters, and bytes.
 _PARENTS = 64
 _NAME = 200
 _MESSAGE = 64 * 1024
@@ -173,14 +176,14 @@ class PastCommit:
 
     oid: str
     tree: str
-    parents: tuple[str, ...]  # including those that a shallow repository lacks
-    author: str  # the name, else the address
+    parents: tuple[str, ...]  # including parents that a shallow repository lacks
+    author: str  # the author's name, else the email address
     at: str  # commit time: RFC 3339, UTC; "" if it is not a valid time
-    message: str  # only the end of a very long message
+    message: str  # of a very long message, only the end
 
     @property
     def parent(self) -> str:
-        """The first parent, or "" for a root."""
+        """The first parent, or "" for a root commit."""
         return self.parents[0] if self.parents else ""
 
 
@@ -232,7 +235,7 @@ def _commit_time(text: str) -> str:
 
 
 FOLDER = "040000"
-# Ten trees that each contain the next one ten times represent ten billion files.
+# A limit, because ten trees that each contain the next one ten times represent ten billion files.
 MOST = 500_000
 # characters of a path; a checkout cannot contain longer ones, so Argo CD cannot read them either
 LONGEST = 4096
@@ -242,11 +245,11 @@ Tree = Mapping[str, "TreeEntry"]
 ReadTree = Callable[[str], Tree]
 
 
-@dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands of these
+@dataclass(frozen=True, slots=True)  # a large repository contains hundreds of thousands
 class TreeEntry:
     """An entry of a tree."""
 
-    mode: str  # six digits
+    mode: str  # the file mode: six digits
     oid: str
 
     @property
@@ -266,10 +269,10 @@ def parse_tree(raw: bytes, width: int) -> Tree:
 
 
 def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
-    """Return the entries of `tree` that `other` does not have, and vice versa. Both are raw tree
+    """Return the entries of `tree` that `other` does not contain, and vice versa. Both are raw tree
     objects, and `width` is the length of a binary object id.
 
-    Only the entries that differ are parsed. These are few, even in a folder with thousands of
+    Only the entries that differ are parsed: usually few, even in a folder with thousands of
     entries.
     """
     tree_lines = _lines(tree, width)
@@ -286,8 +289,8 @@ def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
     length of a binary object id. Raises `ValueError` if the data is not a tree.
     """
     lines = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
-    # `findall` skips what is not an entry. If nothing was skipped, the entries fill the data: each
-    # is a mode, a space, a name, a NUL, and an id.
+    # `findall` skips everything that is not an entry. If it skipped nothing, the entries add up to
+    # the whole data: each is a mode, a space, a name, a NUL, and an id.
     length = sum(len(mode) + 1 + len(name) + 1 + width for mode, name, _ in lines)
     if length != len(raw):
         raise ValueError("this is not a tree")
@@ -306,10 +309,10 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 def find_entries(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
     """Yield (path, entry, whether its content is needed) for the files that a place (a path, and
-    what to read there) asks for, below the tree `root`.
+    what to read there) requests, below the tree `root`.
 
-    If the path leads through a symbolic link or a file, yield that instead. If there is nothing at
-    the path, yield nothing. `read` returns a tree by its object id.
+    If the path leads through a symbolic link or a file, yield that link or file instead. If there
+    is nothing at the path, yield nothing. `read` returns a tree by its object id.
     """
     entry = TreeEntry(FOLDER, root)
     path = ""
@@ -338,12 +341,12 @@ def _entries_wanted(
     folder: TreeEntry,
     place: Place,
 ) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield (path, entry, whether its content is needed) for the entries of a folder that a place
-    asks for.
+    """Yield (path, entry, whether its content is needed) for those entries of a folder that a place
+    requests.
     """
     with_subfolders = place.want != "folder"
     for entry_path, entry in _entries_below(read, path, folder.oid, deep=with_subfolders):
-        if place.want == "files":  # includes symbolic links, without content
+        if place.want == "files":  # also yield symbolic links, without content
             if not entry.is_folder:
                 yield entry_path, entry, entry.is_file
         elif place.want == "names":

@@ -1,5 +1,5 @@
-"""Reads refs, tips, and objects from a Git server, and pushes. Every failure raises one of our
-errors.
+"""Reads refs, tips, and objects from a Git server, and pushes to it. Every failure raises one of
+our errors.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login
 
-# A small repository is fetched with its files. This saves the request for the required files, which
-# takes three round trips. For a large repository, the tip is fetched with its trees but without
-# files. Every large Git host supports that, but many reject tree filters (GitHub:
-# `uploadpackfilter.tree.maxDepth=0`). Old and dumb servers do not support filters, and send
-# everything.
+# A small repository is fetched with its files. This saves the separate request for the required
+# files, which takes three round trips. For a large repository, the tip is fetched with its trees
+# but without files. Every major Git host supports this, but many reject tree filters (GitHub:
+# `uploadpackfilter.tree.maxDepth=0`). Old servers, and those with the dumb protocol, do not support
+# filters, and send everything.
 _SMALL = "blob:limit=64k"
 _PARTIAL = "blob:none"
 _WHOLE = ""
-# The limits of a small repository: objects (a server reports their number before it sends them),
-# and bytes, which are wasted if the repository turns out to be large.
+# The limits of a small repository: its objects (a server reports their number before it sends
+# them), and the bytes received, which are wasted if the repository turns out to be large.
 _MOST_OBJECTS = 40_000
 _MOST_BYTES = 16_000_000
 _OBJECTS = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
@@ -57,7 +57,7 @@ _MEMORIES = "+refs/heads/image-update-memory/*:refs/image-update/memory/*"
 _DEFAULT = "+HEAD:refs/image-update/default"
 _FETCHED = re.compile(r"([0-9a-f]+)\t[^\t]*\tbranch '([^']+)' of ")
 _FETCHED_HEAD = re.compile(r"([0-9a-f]+)\t[^\t]*\t(?!branch '|tag ')")
-_LOOK_BACK = 100  # recent commits to read, because others may have pushed on top of ours
+_LOOK_BACK = 100  # how many recent commits to read, because others may have pushed on top of ours
 
 
 class StartAgain(Exception):
@@ -76,7 +76,7 @@ class Pushed:
     head: str
     commit: str
     old_commit: str
-    replaces: bool = True  # the commit need not contain the branch's current commit
+    replaces: bool = True  # the new commit need not contain the branch's current commit
 
     @property
     def ref(self) -> str:
@@ -90,17 +90,17 @@ class Pushed:
 
     @property
     def lease(self) -> str:
-        """The option that rejects the push if the branch is at a different commit.
+        """The git option that makes a push fail if the branch is at a different commit.
 
         Without this option, git also pushes to a branch that was deleted or reset in the meantime,
-        which would bring the removed commits back. If the commit is on top of `old_commit`, the
+        which would restore the removed commits. If the new commit is on top of `old_commit`, the
         option does not force anything.
         """
         return f"--force-with-lease={self.ref}:{self.old_commit}"
 
 
 class Remote:
-    """A repository on a server, with the temporary bare repository that it is fetched into."""
+    """A repository on a server, and the temporary bare repository into which it is fetched."""
 
     def __init__(
         self,
@@ -115,19 +115,19 @@ class Remote:
         the requests. `files`: fetch the files of a small repository together with its tip.
         """
         self.repo = without_login(repo)
-        self.takes_options = True  # until the server rejects it
-        self.atomic = True  # until the server rejects it
+        self.takes_options = True  # set to False if the server rejects it
+        self.atomic = True  # set to False if the server rejects it
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git = git
         self._url = repo
         url = git.url(repo)
         self._log_in()
         self._folder = BareFolder(git, url)
-        self._filter = _SMALL if files else _PARTIAL  # coarser if the server rejects it
+        self._filter = _SMALL if files else _PARTIAL  # set to a coarser filter if needed
         if cache_dir:
             self._set_up_cache(cache_dir, url)
-        self._shallow = True  # whether to fetch only some commits; False once the server refuses
-        self._size = 0  # bytes of packs in the folder
+        self._shallow = True  # whether to fetch only some commits; False if the server cannot
+        self._size = 0  # total bytes of the packs in the folder
         self.objects = Objects(git, self._folder)
 
     def _log_in(self) -> None:
@@ -135,7 +135,7 @@ class Remote:
 
     def _set_up_cache(self, cache_dir: str, url: str) -> None:
         """Use the objects that earlier runs cached. If the cache cannot be opened, log a warning,
-        and do without it.
+        and work without it.
         """
         cache = Cache(cache_dir, url)
         problem = cache.open("sha1")
@@ -164,7 +164,7 @@ class Remote:
         """Fetch the commit that `name` (a full ref or a commit id) refers to, with its trees, and
         return the commit's id.
 
-        Return "" if the server does not have it, or cannot send single commits.
+        Return "" if the server does not have the commit, or cannot send single commits.
         """
         self._folder.create()
         refspec = f"+{name}:refs/image-update/compared"
@@ -179,12 +179,12 @@ class Remote:
                 if not has_switched:
                     raise self._failure(error, self.repo) from error
                 continue
-            # `^{commit}`: the commit that a tag points to
+            # `^{commit}` resolves a tag to its commit
             return self.local("rev-parse", "refs/image-update/compared^{commit}").decode().strip()
 
     def deepen(self, commits: Sequence[str], depth: int) -> None:
         """Fetch up to `depth` commits of history for each of these commits, as far as the server
-        has them. If it cannot send the history of single commits, log that.
+        has that history. If the server cannot send the history of single commits, log this.
         """
         refspecs = [f"+{oid}:refs/image-update/deep/{index}" for index, oid in enumerate(commits)]
         if self._filter != _WHOLE:
@@ -199,8 +199,8 @@ class Remote:
     def without_cache(self) -> None:
         """Handle a local object that cannot be read.
 
-        If there is a cache of earlier runs, it may be the cause, so remove the cache and the
-        fetched objects, and raise `StartAgain`. Without a cache, do nothing.
+        If objects cached by earlier runs are in use, the cache may be the cause, so remove the
+        cache and the fetched objects, and raise `StartAgain`. Without a cache, do nothing.
         """
         cache = self._folder.cache
         if cache is not None:
@@ -231,18 +231,19 @@ class Remote:
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id, ref) for each of these full ref names that exists on the server.
 
-        With `symbolic`, HEAD also has an entry (`ref: refs/heads/main`, `HEAD`).
+        With `symbolic`, also return an entry for what HEAD points to: (`ref: refs/heads/main`,
+        `HEAD`).
         """
         options = ["--symref"] if symbolic else []
         listed_refs = self._list_refs(" ".join(names), *options, REMOTE, *names)
-        # an ls-remote pattern matches the end of a name
+        # ls-remote matches its patterns against the end of each name
         return [(value, ref) for value, ref in listed_refs if ref in names]
 
     def _list_refs(self, description: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Run `git ls-remote` with these arguments, and yield (id or `ref: name`, ref) for each
         line of its output, one at a time, because a server may send a million lines.
 
-        `description` is for the log.
+        `description` is used in the log.
         """
         self._folder.create()
         run = partial(
@@ -284,7 +285,7 @@ class Remote:
                 hint="specify a branch",
                 subject=self.repo,
             )
-        self._refuse_page(self.repo)  # raises an error if this is a web page, not a repository
+        self._refuse_page(self.repo)  # raises an error if this is actually a web page
         hint = "push a first commit, or specify a branch that exists"
         message = (
             "the repository has no default branch: it is empty, or HEAD points to a branch that"
@@ -296,8 +297,9 @@ class Remote:
         """Fetch the tips of the default branch and of the memory branches. Return the default
         branch's name, and all the tips, by branch.
 
-        Over HTTP, both requests are sent at the same time. Over SSH, they share a connection, so
-        one waits for the other.
+        This takes two requests: one for the default branch's name, and one for the tips. Over HTTP,
+        both are sent at the same time. Over SSH, they share a connection, so one waits for the
+        other.
         """
         if not split(self._git.url(self._url)).scheme.startswith("http"):
             branch, _ = self.default_branch()
@@ -315,7 +317,7 @@ class Remote:
         )
         tips = self._fetched_tips()
         branch, listed_tip = list_default()
-        if tip != listed_tip:  # the branch moved, or HEAD changed, between the responses
+        if tip != listed_tip:  # the branch or HEAD changed between the responses
             return branch, self.fetch_tips(branch)
         return branch, {**tips, branch: tip}
 
@@ -341,10 +343,10 @@ class Remote:
         With `default`, also fetch the tip of the default branch, if there is one. Its key is
         `HEAD`. `meanwhile` is called during the fetch.
         """
-        more = [_MEMORIES]  # refspecs besides the branch itself
+        more = [_MEMORIES]  # refspecs in addition to the branch itself
         # A fetch fails if a requested branch is missing, but a pattern without a match is not an
-        # error. A pattern also matches branches with longer names. The `x` is there because `*` may
-        # match nothing, but a ref needs a name.
+        # error. A pattern also matches branches with longer names. The `x` is needed because `*`
+        # may match the empty string, but a ref needs a name.
         for index, head in enumerate(dict.fromkeys(heads)):
             more.append(f"+refs/heads/{head}*:refs/image-update/heads/{index}/x*")
         if default:
@@ -358,8 +360,8 @@ class Remote:
         return {**self._fetched_tips(), branch: tip}
 
     def _fetched_tips(self) -> dict[str, str]:
-        """Return the tips from the last fetch, by branch. The key of the default branch's tip is
-        `HEAD`. Git lists what it fetched in the file FETCH_HEAD.
+        """Return the tips from the last fetch, by branch, as listed in git's file FETCH_HEAD. The
+        key of the default branch's tip is `HEAD`.
         """
         tips: dict[str, str] = {}
         default_tip = ""
@@ -378,8 +380,8 @@ class Remote:
         return tips
 
     def fetch_head(self, branch: str) -> str:
-        """Fetch the tip of a head branch (the source branch of a pull request), with its trees, and
-        return its commit id, or "" if the branch does not exist.
+        """Fetch the tip of a head branch (the source branch of a pull request), with the tip's
+        trees, and return its commit id. Return "" if the branch does not exist.
         """
         return self._fetch_branch(
             branch, depth=1, ref="head", purpose="the tip of the head branch", optional=True
@@ -406,15 +408,15 @@ class Remote:
         """Fetch a branch's last `depth` commits, with the finest filter that the server allows, and
         return the tip's id.
 
-        The tip is stored as `refs/image-update/<ref>`. `purpose` is for the log, `meanwhile` is
+        The tip is stored as `refs/image-update/<ref>`. `purpose` is used in the log, `meanwhile` is
         called during the fetch, and `more` contains more refspecs to fetch. If the branch does not
-        exist, return "" if it is `optional`, else raise `SourceError`.
+        exist, return "" if the branch is `optional`, else raise `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
         refspec = f"+{name}:refs/image-update/{ref}"
         messages = None
-        while messages is None:  # until a kind of request succeeds
+        while messages is None:  # until one kind of request succeeds
             if not self._shallow:
                 depth = 0  # the whole history
             try:
@@ -431,12 +433,13 @@ class Remote:
                 elif not self._switch_to_coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
 
-        if NO_FILTER in messages:  # the server has sent all files
+        if NO_FILTER in messages:  # the server ignored the filter and sent all files
             self._filter = _WHOLE
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
             tip, _, _ = file.readline().partition("\t")
         if ref == "base" and depth:
-            # for later runs: everything below the tip is present, but not its history
+            # to cache for later runs: everything below the tip is present, but not the tip's
+            # history
             self._folder.tip_to_cache = CachedTip(tip, self._filter == _WHOLE)
         return tip
 
@@ -465,12 +468,12 @@ class Remote:
         options: Sequence[str] = (),
         also_pushed: Pushed | None = None,
     ) -> None:
-        """Push a commit to its branch, together with `also_pushed`: both arrive, or neither does.
+        """Push a commit to its branch, atomically together with `also_pushed`, if given.
 
         `options` are push options; if the server does not support them, push without them. Raises
-        `Outpaced` if the branch is no longer where it was, or already has this commit,
-        `NotAtomicError` if the server cannot push two branches together, and `RepositoryError`.
-        After an `UnreachableError`, it is unknown whether the push arrived.
+        `Outpaced` if the branch has moved, or is already at this commit, `NotAtomicError` if the
+        server cannot push two branches together, and `RepositoryError`. After an
+        `UnreachableError`, it is unknown whether the push arrived.
         """
         pushes = (pushed, also_pushed) if also_pushed else (pushed,)
         push_options = []
@@ -483,7 +486,7 @@ class Remote:
         )
         try:
             status_lines = self._send_push(run, pushes, push_options).splitlines()
-            # "=" marks a branch that was already at the pushed commit
+            # "=" marks a branch that already was at the pushed commit
             is_up_to_date = any(line.startswith(b"=") for line in status_lines)
             if is_up_to_date:
                 raise Outpaced(f"{pushed.head}: another run has just created the same commit")
@@ -492,7 +495,7 @@ class Remote:
                 self.atomic = False
                 raise NotAtomicError from error
             if self._folder.cache is not None and "pack-objects" in error.err:
-                # Our own git could not read an object that it has to send. The cache may be
+                # Our own git could not read an object that it has to send, so the cache may be
                 # corrupt.
                 self._folder.cache.drop()
             elif pushed.replaces and _lacks_objects(error.err):
@@ -500,7 +503,7 @@ class Remote:
                     f"{self.subject(pushed.head)}: its base has moved in the meantime"
                 ) from error
             if push_options and _NO_OPTIONS in error.err:
-                self.takes_options = False  # for later pushes, too
+                self.takes_options = False  # also for later pushes
                 self._git.log(
                     f"warning: {self.repo}: the server does not support push options, so they are"
                     " not sent"
@@ -535,19 +538,20 @@ class Remote:
                 if not base_may_have_moved:
                     raise
                 # This is a new branch whose base has moved since we fetched it. The server does not
-                # offer a commit that we have, so git wants to send history that we never had. Git
-                # can negotiate common commits with the server (protocol v2), but that is one more
-                # request, so do it only when needed.
+                # advertise any commit that we have, so git tries to send history that was never
+                # fetched. Git can negotiate common commits with the server (protocol v2), but this
+                # takes one more request, so do it only when needed.
                 return run("-c", "push.negotiate=true", *argv, env=self._env).out
 
     def _rejection_error(self, error: GitFailed, pushes: Sequence[Pushed]) -> Exception:
-        """Return the error for a rejected push, about the branch that caused it.
+        """Return the error for a rejected push. The error names the branch that caused the
+        rejection.
 
-        In an atomic push, every branch is rejected because of a single branch.
+        In an atomic push, all branches are rejected because of a single one.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
         rejections = [line for line in lines if line.startswith("!")]
-        # without those that only say that another branch was rejected
+        # skip branches that were rejected only because of another one
         causes = [line for line in rejections if "atomic" not in line]
         status = ""
         if rejections:
@@ -563,7 +567,7 @@ class Remote:
         return git_errors.refusal(status, error.err, subject, forced=rejected.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Return whether this commit is a branch's tip, or one of its recent commits."""
+        """Return whether this commit is a branch's tip, or one of the branch's recent commits."""
         tip = self.tip(branch)
         if not tip:
             return False
@@ -573,7 +577,7 @@ class Remote:
 
     def child(self, branch: str, parent: str, tree: str) -> str:
         """Return the branch's recent commit with this parent and tree, or "" if there is none. This
-        finds a commit that an API created, but whose id was lost with the response.
+        finds a commit that an API created, but whose id is unknown because the response was lost.
         """
         if self.tip(branch) in ("", parent):
             return ""
@@ -605,8 +609,8 @@ class Remote:
         return commits
 
     def ready(self) -> str:
-        """Return the folder of the fetched objects, for a command that does not contact the
-        server.
+        """Return the folder that contains the fetched objects, for a command that does not contact
+        the server.
         """
         return self._folder.complete()
 
@@ -625,11 +629,12 @@ class Remote:
         """Run a git command that does not change anything on the server, and return its output.
         `run` starts it, given `env`.
 
-        Follow redirects, and retry a few times if the server is unreachable or breaks off.
+        Follow redirects, and retry a few times if the server is unreachable or the connection
+        breaks.
         """
 
         def run_at_new_urls() -> Ran:
-            """Run the command, and repeat it for each URL that the server redirects to."""
+            """Run the command, and repeat it for each URL to which the server redirects."""
             while True:
                 try:
                     return self._run_logged_in(run)
@@ -646,7 +651,9 @@ class Remote:
                     self._log_in()  # for the new URL
 
         def is_worth_a_retry(error: GitFailed) -> bool:
-            """Return whether the server or the connection broke off. If so, log a warning."""
+            """Return whether the server or the connection failed in a way that a retry may fix. If
+            so, log a warning.
+            """
             if isinstance(error, GitEnded):
                 # The server stalled, or would send too much data again.
                 return False
@@ -667,7 +674,7 @@ class Remote:
         try:
             return run(env=env)
         except GitFailed as error:
-            # If the environment has changed, a concurrent command has noticed this already.
+            # If the environment has changed, a concurrent command has already noticed this problem.
             is_first_to_notice = self._env is env
             if is_first_to_notice:
                 if not self._git.sent_too_early(self._url, error):
@@ -677,10 +684,11 @@ class Remote:
 
     @contextmanager
     def _log_transfer(self, purpose: str) -> Iterator[None]:
-        """Log the size and duration of the transfer in the block. `purpose` is part of the line.
+        """Log the size and duration of the transfer that runs in the block. `purpose` is part of
+        the log line.
 
-        The size is that of the packs created since the last transfer. For a push, these are the
-        objects that we have committed.
+        The size is that of the packs created since the last transfer. For a push, these packs
+        contain the objects that we have committed.
         """
         began = time.monotonic()
         yield
@@ -702,9 +710,9 @@ class Remote:
     ) -> str:
         """Fetch the refspecs `refs`, or the objects `oids`, and return git's messages.
 
-        `depth` is the number of commits to fetch for each ref; 0 means all. `oids` are fetched the
-        same way as git itself fetches missing objects in a partial clone. `purpose` is for the log,
-        and `meanwhile` is called during the fetch.
+        `depth` is the number of commits to fetch for each ref; 0 means all. The `oids` are fetched
+        in the same way as git itself fetches missing objects in a partial clone. `purpose` is used
+        in the log, and `meanwhile` is called during the fetch.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         # Only the first fetch may be too large: later fetches get only new objects.
@@ -739,8 +747,8 @@ class Remote:
     def _too_large(self, messages: str) -> str:
         """Return the reason to stop a transfer if the repository turns out to be large, else "".
 
-        Without its files, a large repository arrives sooner. `messages` contains git's messages so
-        far.
+        A large repository is fetched faster without its files. `messages` contains git's messages
+        so far.
         """
         if NO_FILTER in messages:  # the server would send the files anyway
             return ""
@@ -752,7 +760,8 @@ class Remote:
 
     def _switch_to_coarser(self, error: GitFailed) -> bool:
         """After a failed fetch, switch to a coarser request (a coarser filter, complete history, or
-        the other object format) if the error suggests that this helps. Return whether it does.
+        the other object format) if the error suggests that this will help. Return whether the
+        request was changed.
 
         Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
@@ -782,22 +791,22 @@ class Remote:
     def _missing_branch_error(self, branch: str) -> TaskError:
         """Return the error for a branch that the server does not have.
 
-        Ask the server for more details, to give a better hint: there may be a tag with this name,
-        or the repository may be empty. Raises `RepositoryError` if the URL is a web page.
+        Query the server for details that allow a better hint: there may be a tag with this name, or
+        the repository may be empty. Raises `RepositoryError` if the URL is a web page.
         """
         subject = self.subject(branch)
         tag_ref = f"refs/tags/{branch}"
-        # the same error as for git's own message
+        # the error that git's own message would result in
         plain_error = git_errors.failure(
             f"fatal: couldn't find remote ref refs/heads/{branch}",
             subject,
         )
         try:
             existing_refs = {ref for _, ref in self.refs(tag_ref, "HEAD")}
-        except TaskError:  # the server does not respond to this, so there is no better hint
+        except TaskError:  # the server does not respond, so there is no better hint
             return plain_error
         if not existing_refs:
-            self._refuse_page(subject)  # raises an error if it is a web page
+            self._refuse_page(subject)  # raises an error if this is a web page
         if tag_ref in existing_refs:
             message = (
                 f"the revision {blanked(branch)!r} is a tag, but updates can only be written to a"
@@ -812,7 +821,7 @@ class Remote:
     def _refuse_page(self, subject: str) -> None:
         """Raise `RepositoryError` if a seemingly empty repository is actually a web page.
 
-        Git mistakes a one-line page for the refs of an empty repository.
+        Git mistakes a web page of one line for the refs of an empty repository.
         """
         if split(self._git.url(self._url)).scheme.startswith("http"):
             with suppress(GitFailed):
@@ -821,8 +830,8 @@ class Remote:
 
 
 def _lacks_objects(messages: str) -> bool:
-    """Return whether a push failed because our own git wanted to send objects that were never
-    fetched. `messages` contains git's messages, including the server's (`remote:`).
+    """Return whether a push failed because our own git tried to send objects that were never
+    fetched. `messages` contains git's messages, including those from the server (`remote:`).
     """
     lines_from_git = [line for line in messages.splitlines() if not line.startswith("remote:")]
     return any(_mentions(line, _NEVER_FETCHED) for line in lines_from_git)
@@ -834,8 +843,8 @@ def _mentions(messages: str, phrases: Collection[str]) -> bool:
 
 
 T = TypeVar("T")
-# In the worst case, the server rejects requests for single objects, objects are missing from the
-# cache, and without the cache, the server rejects the request again.
+# In the worst case, there are three restarts: the server rejects requests for single objects,
+# objects are missing from the cache, and without the cache, the server rejects the request again.
 _MOST_RESTARTS = 3
 
 
@@ -844,8 +853,8 @@ def restarted(
     work: Callable[[], T],
     forget: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return the result of `work`. If `work` raises `StartAgain`, the fetched objects are gone, so
-    call `forget`, and then `work` again.
+    """Return the result of `work`. If `work` raises `StartAgain`, or misses an object that only the
+    cache may lack, the fetched objects are gone, so call `forget`, and then `work` again.
     """
     for _ in range(_MOST_RESTARTS):
         try:
