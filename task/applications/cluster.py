@@ -1,5 +1,5 @@
-"""Reads Applications from a cluster, for `--applications cluster`, and from Argo CD's API,
-for `argocd`.
+"""Reads Applications from a cluster (`--applications cluster`) and from Argo CD's API
+(`--applications argocd`).
 
 Only Applications that may use the images are read in full. First, only the metadata is listed. That
 list is an eighth the size of a full one, or a fiftieth with gzip (measured with 2,000 Applications
@@ -172,7 +172,7 @@ class ClusterManifests:
         """Return whether an Application must be read in full, judging by its metadata.
 
         It must match the command-line options. In addition, an ImageUpdater must select its name,
-        or it must have annotations of ours that may concern the run (`wanted`).
+        or it must have our annotations, and they must be relevant to the run (`wanted`).
 
         If an Application with our annotations need not be read in full, it is added to
         `passed_over`, unless an ImageUpdater selects it.
@@ -199,7 +199,7 @@ class ClusterManifests:
         return False
 
     def _read_in_full(self, scope: str, items_to_read: Sequence[Item]) -> Iterator[Item]:
-        """Yield these Applications in full. They are read in the cheaper of two ways: by listing
+        """Yield these Applications in full. They are read in whichever way is cheaper: by listing
         all objects in the scope, or with one request for each Application.
 
         Objects that have been deleted in the meantime are skipped.
@@ -221,7 +221,7 @@ class ClusterManifests:
                     yield item
             return
 
-        # A handful at a time, because objects are large.
+        # Only a handful at a time, because objects are large.
         for start in range(0, len(reduced_items), _HANDFUL):
             items_at_once = reduced_items[start : start + _HANDFUL]
             for whole_item in in_threads(self._get, items_at_once, AT_ONCE):

@@ -19,14 +19,14 @@ from task.model import File, Found, Place, Snapshot
 from task.text import counted
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each is fetched
+MOST_REPOSITORIES = 50  # for `git` generators and followed Applications; each is fetched
 _BRANCH = (
     "set the generator's revision to a branch, or read its Applications with --applications cluster"
 )
 
 
 def repository_key(repo: str) -> str:
-    """Return a key that is the same for every way to spell a repository's URL in manifests."""
+    """Return a key that is the same for all spellings of a repository's URL in manifests."""
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
@@ -53,8 +53,8 @@ class KeptRepository:
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
         """Return the files at these places (paths to read), at the branch's tip.
 
-        The first call determines the commit for all later calls with this branch. "" and "HEAD"
-        mean the default branch.
+        The first call determines the commit that all later calls with this branch use. "" and
+        "HEAD" mean the default branch.
         """
         name = self.default_branch() if branch in ("", "HEAD") else branch
         if name not in self._snapshots:
@@ -68,7 +68,7 @@ class KeptRepository:
 
 
 class Repositories:
-    """All repositories that Applications are read from, by URL."""
+    """All repositories that Applications are read from, keyed by URL."""
 
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         """`repository` opens the repository at a URL."""

@@ -19,7 +19,7 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-# these keys may refer to other folders; all others refer to the folder itself
+# these keys may refer to other folders; all others refer only to files
 FOLDERS = (
     "resources",
     "bases",

@@ -12,7 +12,7 @@ from task.model import Found
 from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-_BROKEN = Exit.CONFIGURATION  # an error if no other manifest was read
+_BROKEN = Exit.CONFIGURATION  # the exit code if no other manifest was read
 _APPLICATION = re.compile(
     r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b",
     re.MULTILINE,

@@ -117,7 +117,7 @@ class _Sources:
 
 
 class Rendering:
-    """Renders the folders that may be rendered on this machine, with the installed programs."""
+    """Renders folders with the programs installed on this machine, as far as the user allows it."""
 
     def __init__(
         self,
@@ -158,7 +158,8 @@ class Rendering:
         folders: Iterable[tuple[Kind, str]],
         prefix: str,
     ) -> Iterator[Found]:
-        """Yield a warning about each of these folders, which are the source's root or are below it.
+        """Yield a warning about each of these folders, each of which is the source's root or below
+        it.
 
         In each folder, a chart generates Applications, or a kustomization changes them. `prefix` is
         prepended to each path.
@@ -197,7 +198,7 @@ class Rendering:
             files = _files_to_render(kind, folder, sources, release)
             program = self._programs[kind]
             if kind == "helm":
-                # the folder names the release; at the top, the repository does
+                # the release is named after the folder or, at the top, after the repository
                 arguments = _helm_arguments(release, folder or where, self.namespace)
             elif os.path.basename(program) == "kubectl":
                 arguments = ["kustomize"]
@@ -271,8 +272,8 @@ _CAPABILITIES = re.compile(
 
 
 def _capability_checks(files: Mapping[str, str]) -> list[str]:
-    """Return the first place in each Helm template that checks for any capability of the cluster
-    other than `_API_VERSIONS`, such as `templates/app.yaml:3`.
+    """Return the first place in each Helm template that checks for a cluster capability other than
+    `_API_VERSIONS`, such as `templates/app.yaml:3`.
     """
     places = []
     for path, text in sorted(files.items()):
@@ -335,7 +336,8 @@ def run(
     """Run a program with copies of these files in its working folder, and return its output.
 
     `environ` is the step's environment, which is not passed to the program. Raises `Malformed` if
-    the program is stopped, or if it fails. The error then has the program's own message.
+    the program is stopped, or if it fails. If it fails, the error contains the program's own
+    message.
     """
     shutdown.check()
     private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
@@ -351,7 +353,8 @@ def run(
     if why_stopped:
         raise Malformed(f"{program} was stopped: {why_stopped}", _ENDED)
     if code:
-        shutdown.check()  # raises an error if a signal has arrived, which also ends the program
+        # raises an error if a signal has arrived, which also terminates the program
+        shutdown.check()
         lines = [
             line
             for line in err.replace(tree, ".").splitlines()

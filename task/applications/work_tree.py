@@ -99,8 +99,8 @@ class LocalFiles:
     """Reads the files that Helm or Kustomize needs for a folder: the folder itself, and other
     folders in the same work tree.
 
-    Without a work tree, the top is the working folder if that contains the folder, or else the
-    folder itself.
+    Without a work tree, paths are relative to the working folder if it contains the folder, or else
+    to the folder itself.
     """
 
     def __init__(self, folder: str) -> None:
