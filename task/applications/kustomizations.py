@@ -19,7 +19,7 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-# these keys may refer to other folders; all others refer only to files
+# these keys may refer to other folders; all other keys refer to the kustomization's own folder
 FOLDERS = (
     "resources",
     "bases",

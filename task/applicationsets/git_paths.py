@@ -109,7 +109,7 @@ def _patterns_between_stars(path: str) -> list[str]:
     """Return a regular expression for each part of a path between its stars: `apps/` and `/.`
     (any character) for `apps/*/?`.
     """
-    patterns = [""]  # the last one is the current part
+    patterns = [""]  # the last pattern is for the current part
     position = 0
     while position < len(path):
         sign = path[position]
@@ -123,7 +123,7 @@ def _patterns_between_stars(path: str) -> list[str]:
             patterns[-1] += "."
         else:
             if sign == "\\":
-                position += 1  # the next character stands for itself
+                position += 1  # the next character is literal
             patterns[-1] += re.escape(path[position : position + 1])
         position += 1
     return patterns
@@ -138,7 +138,7 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
     never_matches = r"[^\s\S]"
     is_negated = path.startswith(("!", "^"), opening + 1)
     start = opening + 2 if is_negated else opening + 1
-    end = path.find("]", start + 1)  # a `]` in first position stands for itself
+    end = path.find("]", start + 1)  # a `]` in the first position is literal
     # A `]` that ends a class does not end the brackets: in `[[:alpha:]_]`, the second one does.
     while end > 0 and path.rfind("[:", start, end) > path.rfind(":]", start, end):
         end = path.find("]", end + 1)

@@ -359,7 +359,7 @@ def _type(value: Any) -> str:
 
 
 def _round(value: Any, places: Any, threshold: Any = 0.5) -> float:
-    """Run `round`: return the value rounded to a number of decimal places.
+    """Run `round`: return the value rounded to the given number of decimal places.
 
     The last place is rounded up if the fraction after it is at least the threshold.
     """

@@ -1,7 +1,7 @@
 """The Masterminds/sprig v3 functions for strings, in the order of its documentation.
 
 Argo CD adds `normalize` and `slugify`, which turn a string into a name. URLs are parsed and
-formatted as in Go's `net/url`.
+formatted as by Go's `net/url`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
     start = min(left, len(raw) - kept_size)
     if start <= 4:  # too little to remove at the start: left = 4 gives `abcdef...`
         return go_text(raw[:kept_size] + b"...")
-    if start + kept_size < len(raw):  # more follows: left = 6 gives `...ghi...`
+    if start + kept_size < len(raw):  # more text follows: left = 6 gives `...ghi...`
         end = start + kept_size - len("...")
         return go_text(b"..." + raw[start:end] + b"...")
     return go_text(b"..." + raw[-kept_size:])  # left = 9 or more gives `...jklmno`
@@ -304,7 +304,8 @@ def _regex(pattern: str) -> Any:
     except re2.error:
         raise FailedTemplate(f"error parsing regexp: {pattern[:80]!r}") from None
     finally:
-        re2.purge()  # its own cache would keep more patterns than ours, each with up to `_MEMORY`
+        # the library's own cache would keep more patterns than ours, each with up to `_MEMORY`
+        re2.purge()
 
 
 def _matches(pattern: Any, value: Any) -> Iterator[Any]:
@@ -563,7 +564,7 @@ def _userinfo(value: str) -> str:
 
 
 def _host_with_port(scheme: str, host: str) -> str:
-    """Return the unescaped host with its port. Raises FailedTemplate if either is invalid."""
+    """Return the unescaped host with its port. Raises `FailedTemplate` if either is invalid."""
     is_ipv6 = "[" in host
     if is_ipv6:
         port_start = host.rfind("]") + 1  # without a `]`, the whole host, which is not a valid port

@@ -39,8 +39,8 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "select fewer Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
-_MOST_EXPIRIES = 20  # how many times a list may expire
-_MOST_BRACKETS = 8  # closing brackets to try, because the first ones may be inside strings
+_MOST_EXPIRIES = 20  # how many times a list may expire before an error is raised
+_MOST_BRACKETS = 8  # how many closing brackets to try, because the first ones may be inside strings
 _KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
 _LONGEST = 300  # characters of a server's message
 _AGAIN = "run it again"
@@ -183,7 +183,7 @@ class Kubernetes:
     ) -> Mapping[str, Any]:
         """Change an object with a JSON patch, and return the changed object.
 
-        One of the operations may be a `test`, which makes the server refuse the patch if the object
+        One of the operations may be a `test`, which makes the server reject the patch if the object
         no longer has the given resourceVersion. In that case, raises `Outpaced`.
         """
         act = Act("patch", resource, namespace, name)
@@ -218,7 +218,7 @@ class Kubernetes:
     ) -> Mapping[str, Any]:
         """Change an object with a merge patch, and return the changed object.
 
-        Raises `Outpaced` if the patch names a resourceVersion that the object no longer has.
+        Raises `Outpaced` if the patch contains a resourceVersion that the object no longer has.
         """
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
@@ -254,7 +254,8 @@ class Kubernetes:
         """
         cursor = _Cursor(act, page_size, self._list_limits)  # tracks the next page and the limits
         while cursor.has_more:
-            cursor.check_limits()  # raises an error if the list has too many pages, or is too slow
+            # raises an error if the list has too many pages, or takes too long
+            cursor.check_limits()
             try:
                 answer = self._ask(
                     "GET",
@@ -264,7 +265,7 @@ class Kubernetes:
                     explain_no_answer=False,
                 )
             except NoAnswerError as error:
-                # A response that is too large is requested again, with fewer objects.
+                # If a response is too large, request the page again with fewer objects.
                 if error.kind == "large" and cursor.shrink_pages():
                     continue
                 raise error_for_no_answer(error, act) from None
@@ -366,12 +367,12 @@ class _Cursor:
         self._act = act
         self._page_size = page_size  # objects to request at once
         self._token = ""  # the server's `continue` token for the next page; "" for the first page
-        self._expiries = 0  # how many times the server no longer accepted the token
+        self._expiries = 0  # how many times the server has rejected the token
         self._limits = limits
         self._bytes_read = 0
         self._pages_read = 0
         self._deadline = time.monotonic() + limits.seconds
-        self._used_tokens: set[int] = set()  # hashes of the tokens that were used
+        self._used_tokens: set[int] = set()  # hashes of the tokens used so far
 
     @property
     def params(self) -> dict[str, str]:
@@ -470,7 +471,7 @@ def without_managed_fields(body: bytes) -> bytes:
     times as much as everything else. Finding these lists by their brackets costs almost nothing.
     """
     parts = []
-    handled = 0  # the number of bytes whose parts are already in `parts`
+    handled = 0  # up to this byte, everything is already in `parts`
     key = body.find(_KEY)
     while key >= 0:
         list_start = key + len(_KEY)

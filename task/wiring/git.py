@@ -57,7 +57,7 @@ class GitClients:
         """Return a new client with these credentials, which is closed at the end of the run."""
         options = self._settings.git
         transport = self._settings.transport
-        # these variables contain registry credentials, for `pull-secret`
+        # these variables contain registry credentials for `pull-secret`
         excluded = self._settings.registry.allow_env
         environ = {name: value for name, value in self._environ.items() if name not in excluded}
         client = Git(
@@ -180,10 +180,10 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _access_with_secret(self, from_secret: Credentials) -> Access:
-        """Return an `Access` with the credentials in a secret of the cluster.
+        """Return an `Access` with the credentials from a secret in the cluster.
 
-        The certificate authorities and known hosts in the options are added to those in the secret.
-        The git config file comes from the options.
+        The CA certificates and known hosts in the options are added to those in the secret. The git
+        config file comes from the options.
         """
         from_options = self.access.given if self.access else None
         if from_options is None:
@@ -195,7 +195,7 @@ class GitClients:
         if from_options.ssh and from_options.ssh.known_hosts:
             more_known_hosts = from_options.ssh.files.get("known_hosts", "")
         ssh = from_secret.ssh
-        if ssh and more_known_hosts:  # the `known_hosts` file gets the lines of both
+        if ssh and more_known_hosts:  # the `known_hosts` file contains the lines from both
             known_hosts = ssh.files.get("known_hosts", "") + more_known_hosts
             files = {**ssh.files, "known_hosts": known_hosts}
             ssh = replace(ssh, files=files, known_hosts=True)
@@ -211,8 +211,8 @@ class GitClients:
 def _any_login_for(url: str, credentials: Credentials) -> bool:
     """Return whether any of these credentials are for that URL.
 
-    Each of them is for URLs with a certain prefix: a server, or an organization or repository on
-    it, such as `https://github.com/acme`. If `only` is set, it is the prefix for all of them.
+    Each credential is for URLs with a certain prefix: a server, or an organization or repository on
+    it, such as `https://github.com/acme`. If `only` is set, it is the prefix for all credentials.
     """
     prefixes = [login.prefix for login in credentials.logins]
     if credentials.app:

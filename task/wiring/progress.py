@@ -74,7 +74,7 @@ class Phases:
 
 
 class RepositoryWithProgress:
-    """A repository that shows its activities."""
+    """A repository that shows its current activity."""
 
     def __init__(self, repository: Repository, name: str, phase: Phase) -> None:
         self._repository = repository
@@ -105,13 +105,13 @@ class RepositoryWithProgress:
             return self._repository.read_more(snapshot, places)
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Like `Repository.with_memory_branch_under`."""
+        """See `Repository.with_memory_branch_under`."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.with_memory_branch_under(snapshot, prefix)
 
     @property
     def atomic(self) -> bool:
-        """Like `Repository.atomic`."""
+        """See `Repository.atomic`."""
         return self._repository.atomic
 
     def head(self, head: str) -> Head | None:
@@ -120,7 +120,7 @@ class RepositoryWithProgress:
             return self._repository.head(head)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Like `Repository.signed`."""
+        """See `Repository.signed`."""
         return self._repository.signed(commit, keys)
 
     def merged(self, branch: str, commit: str) -> bool:
