@@ -1,7 +1,7 @@
 """The annotation keys: their valid values, which spelling or level takes precedence, and which keys
 have no effect.
 
-A key that has no effect gets a `Doubt`, which says what was probably meant, and which key to use
+For a key that has no effect, a `Doubt` explains what was probably meant, and which key to use
 instead. A misspelled rule never lets a tag through, so what counts as a misspelling is defined
 exactly. A *near miss* equals a known key once it is converted to lowercase and `_` and `.` are
 replaced with `-`, or it differs from a known key in at most two characters or in word order. Keys
@@ -285,7 +285,8 @@ def write_back_method(value: str) -> tuple[str, str]:
     The default method is `git`; in AIU, it is `argocd`. Raises `Faulty`.
     """
     method, colon, credentials = (part.strip() for part in value.partition(":"))
-    allowed_methods = ("git",) if colon else ("", "git", "argocd")  # only git has credentials
+    # only the git method uses credentials
+    allowed_methods = ("git",) if colon else ("", "git", "argocd")
     lacks_credentials = bool(colon) and not credentials
     if method not in allowed_methods or lacks_credentials:
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
@@ -441,7 +442,7 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
     separators = "." if correctly_spelled else "._-"
     yield from _doubts_with_a_misspelled_alias(key, _splits(key, separators), image_list)
 
-    # A prefix that no entry has: `removed.helm.image-tag`. Try the shortest prefix first, because
+    # A prefix that no entry uses: `removed.helm.image-tag`. Try the shortest prefix first, because
     # `image-tag` alone looks like a key from another version.
     for prefix, suffix in reversed(splits):
         yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, image_list)
@@ -494,7 +495,7 @@ def _doubts_with_an_unknown_prefix(
     image_list: ImageList,
 ) -> Iterator[Doubt]:
     """Yield possible reasons why a key has no effect. The key consists of a prefix that no entry
-    has, a dot, and `suffix`.
+    uses, a dot, and `suffix`.
     """
     if normal_spelling(suffix) in FORMER:
         yield _former_key(key, prefix, suffix)

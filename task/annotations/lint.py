@@ -215,8 +215,7 @@ def findings_of_all(
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """A finding about one Application, and its position among the findings about all Applications.
-    """
+    """A finding about one Application, and its position among all Applications' findings."""
 
     position: int
     app: Application
@@ -404,7 +403,7 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
 
     key_doubt = doubt(key, image_list)
     if key_doubt:
-        # An orphan, a key whose prefix no entry has, is probably left over from a removed image,
+        # An orphan (a key whose prefix no entry uses) is probably left over from a removed image,
         # unless the prefix is similar to an alias.
         has_similar_alias = key_doubt.kind == "orphan" and key_doubt.meant != ""
         is_error = key_doubt.kind in ("near", "level") or has_similar_alias

@@ -1,8 +1,8 @@
 """Turns an Application's annotations into Subscriptions, and finds flaws in them.
 
-An entry with an error does not get a Subscription, so that a broken rule never lets a tag through.
-AIU logs a warning and continues with a different rule: for example, it uses semver if the strategy
-is unknown.
+No Subscription is created for an entry with an error, so that a broken rule never lets a tag
+through. AIU logs a warning and continues with a different rule: for example, it uses semver if the
+strategy is unknown.
 """
 
 from __future__ import annotations

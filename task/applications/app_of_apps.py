@@ -287,8 +287,7 @@ def _scalar(value: Any) -> str:
 
 
 class FollowedApplications:
-    """Reads the folders that Applications deploy, down to a given depth, and each folder only once.
-    """
+    """Reads the folders that Applications deploy, each only once, down to a given depth."""
 
     def __init__(
         self,
@@ -676,7 +675,7 @@ def _no_folder_warnings(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
 
 
 def _not_followed_warning(app: str, why: str, hint: str = _PATH) -> Found:
-    """Return a warning that says why a source of the Application `app` is not followed."""
+    """Return a warning that explains why a source of the Application `app` is not followed."""
     message = f"Applications from {app} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 

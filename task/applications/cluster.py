@@ -42,7 +42,7 @@ class ClusterManifests:
     references.
 
     `wanted` decides whether an object may concern this run. Only those objects are read in full.
-    `wanted` gets an Application's metadata (`item["metadata"]["annotations"]`) or a whole
+    `wanted` receives an Application's metadata (`item["metadata"]["annotations"]`) or a whole
     ImageUpdater resource (`item["kind"]`).
     """
 
@@ -75,7 +75,8 @@ class ClusterManifests:
         for item in updaters:
             manifest = _with_kind(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
             yield Found(manifest, ORIGIN)
-        # An Application may get all of its settings from an ImageUpdater, which selects it by name.
+        # An Application may receive all of its settings from an ImageUpdater, which selects it by
+        # name.
         name_patterns: list[_NamePattern] = []
         for item in updaters:
             if self._wanted({"kind": "ImageUpdater", **item}):

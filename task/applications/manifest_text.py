@@ -92,8 +92,8 @@ def or_broken(
     files: Iterable[tuple[str, bytes]],
     place: str = "",
 ) -> Iterator[Found]:
-    """Yield the manifests that were found. If none of them has a kind that concerns us, also yield
-    the reason.
+    """Yield the manifests that were found. If none of them is of a relevant kind, also yield the
+    reason.
 
     The reason is a problem for each of the first few files that are not YAML. If there are none,
     and nothing else was reported, it is a warning that no Application was found in `place`. `files`
@@ -167,7 +167,7 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     """Yield the manifest, or the items if it is a `List`, an `ApplicationList`, or a JSON array.
 
-    Items of an `ApplicationList` without a kind get the kind `Application`.
+    In an `ApplicationList`, items without a kind are given the kind `Application`.
     """
     items: Any = data
     defaults = {}

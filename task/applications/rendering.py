@@ -340,7 +340,8 @@ def run(
     message.
     """
     shutdown.check()
-    private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
+    # The folder is private, and its name is random.
+    private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108
     try:
         tree = os.path.join(private_folder, "files")
         _write_files(files, tree)

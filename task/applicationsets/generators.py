@@ -339,7 +339,8 @@ class Generators:
         if not rendered_values:
             return row
         if self.filler.go:
-            return type(row)({**row, "values": GoMap(rendered_values)})  # an `AnyMap` stays one
+            # an `AnyMap` remains an `AnyMap`
+            return type(row)({**row, "values": GoMap(rendered_values)})
         return row | {f"values.{key}": value for key, value in rendered_values.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:

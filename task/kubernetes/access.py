@@ -247,7 +247,8 @@ class ClusterAccess:
     def _write_copy(self, name: str, text: str) -> str:
         """Write a copy that only this user can read, and return its path."""
         if not self._folder:
-            self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
+            # a private folder in /tmp
+            self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108
         path = os.path.join(self._folder, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with open(os.open(path, flags, 0o600), "w") as file:

@@ -31,8 +31,8 @@ from task.text import one_line
 from task.urls import origin, path_part
 
 PAGE = 500  # objects, as many as kubectl requests
-# Whole objects: an Application has 16 kB or more, and takes several times as much memory while it
-# is parsed (measured: 5 MB for 50 Applications).
+# Whole objects: an Application is 16 kB or more, and needs several times as much memory while it is
+# parsed (measured: 5 MB for 50 Applications).
 WHOLE_PAGE = 25
 _LARGE_PAGE = 2 * 1024 * 1024  # bytes
 _JSON = "application/json"
@@ -201,7 +201,7 @@ class Kubernetes:
 
         # A failed test and a missing path return the same response, byte for byte (seen with
         # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two
-        # has happened.
+        # happened.
         may_have_failed_test = has_test and answer.status == 422
         if may_have_failed_test and not value_at(status_of(answer), "details", "causes"):
             current = self.get(resource, namespace, name)
@@ -549,7 +549,7 @@ def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
 
 
 def error_for_no_answer(error: NoAnswerError, act: Act) -> TaskError:
-    """Return the error for a request that got no response. `error.kind` says why."""
+    """Return the error for a request that received no response. `error.kind` is the reason."""
     if error.kind == "tls":
         return SourceAccessError(
             error.message,

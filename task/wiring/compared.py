@@ -134,8 +134,7 @@ class JudgedChange:
 
     @staticmethod
     def _place(url: str) -> str:
-        """Return a key that is the same for all URLs of a repository, regardless of the protocol.
-        """
+        """Return a key that is the same for all URLs of a repository, whatever the protocol."""
         normal = normal_url(url)
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 

@@ -135,7 +135,7 @@ class GitClients:
         return matching[0].logins(url, helped=False)
 
     def options_cover(self, repo: str) -> bool:
-        """Return whether the options have credentials or a key for this repository."""
+        """Return whether the options contain credentials or a key for this repository."""
         if self.access is None:
             return False
         credentials = self.access.given
@@ -230,7 +230,7 @@ def _without_git_suffix(url: str) -> str:
 
 
 def _log_of_git(sentence: str, log: Log) -> None:
-    """Log a line of git's output, as a warning if git says that it is one."""
+    """Log a line of git's output, as a warning if git marks it as one."""
     is_warning = sentence.startswith(("warning: ", "git: warning: "))
     log("warning" if is_warning else "debug", sentence.replace("warning: ", "", 1))
 
