@@ -336,7 +336,8 @@ def containers(
         escaped_name = name.replace(".", "\\.")  # a dot would separate two keys of the path
         possible.append(_container(name, mapping(value), escaped_name))
     possible += mapped.values()
-    by_name = {container.name: container for container in possible if container}  # the last wins
+    # the last one wins
+    by_name = {container.name: container for container in possible if container}
     return tuple(by_name.values())
 
 

@@ -458,8 +458,8 @@ def _lower_word(value: object) -> str:
 # field name → the fields below it, or in each item of its list; {} for a plain value
 Fields = Mapping[str, Any]
 Path = tuple[str | int, ...]
-MOST = 50  # unknown fields reported per resource
-LONGEST = 100  # characters of a field in a message
+MOST = 50  # maximum number of unknown fields reported per resource
+LONGEST = 100  # maximum characters of a field in a message
 
 _VALUE: Fields = {}
 _UPDATE: Fields = dict.fromkeys(UPDATE, _VALUE)

@@ -610,7 +610,7 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
     fix = "use the Helm parameter's name instead"
     as_in_chart = f"for example, {sample}, or the name that the chart uses"
     path = value.removeprefix("$").lstrip(".")
-    is_an_image = is_image(value, entry)  # None: it could be either
+    is_an_image = is_image(value, entry)  # None: it could be an image or a parameter name
     if path.startswith("Values."):
         message = f"{key}: {value!r} is template syntax"
         yield key, "error", message, f"use {path.removeprefix('Values.')}"

@@ -337,7 +337,7 @@ class EntryReader:
 
         Invalid settings are replaced with default values.
         """
-        default: tuple[Strategy, str] = ("semver", "")  # no range
+        default: tuple[Strategy, str] = ("semver", "")  # semver without a range
         strategy, strategy_range = self._try(self._strategy, default)
         # Only the strategy has been read so far, so any error is about it.
         known_strategy = None if self._has_errors() else strategy

@@ -477,7 +477,7 @@ _NEVER: Mapping[str, str] = {
 }
 _YAML = re.compile(r"\.ya?ml\Z")
 LONGEST_NAME = 255
-LONGEST_PATH = 4096  # bytes that file systems accept
+LONGEST_PATH = 4096  # the longest path that file systems accept, in bytes
 
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:

@@ -42,7 +42,7 @@ from task.model import File, Found, Place, Snapshot
 from task.plain_data import elements, mapping
 from task.text import and_more
 
-MOST = 5_000  # Applications found by following others
+MOST = 5_000  # maximum number of Applications found by following others
 _CLUSTER = "read its Applications with --applications cluster"
 _BRANCH = f"set targetRevision to a branch, or {_CLUSTER}"
 _URL = f"set repoURL to a URL that this step can reach, pass --rewrite-url, or {_CLUSTER}"
@@ -53,7 +53,7 @@ _IF_ANY = (
     " nothing is"
     " missing"
 )
-_LONGEST = 200  # characters of a path shown in a message
+_LONGEST = 200  # maximum characters of a path in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
     "plugin": "plugin output",
@@ -61,7 +61,7 @@ _NO_FOLDERS = {
 _TOO_MANY = "start with fewer Applications, or read them with --applications cluster"
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATTERNS = 100  # how many patterns a pattern with braces may expand to
-_LONGEST_PATTERN = 500  # characters in a pattern
+_LONGEST_PATTERN = 500  # maximum characters in a pattern
 # Keys of a source's `kustomize` section that do not change the output.
 _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
@@ -328,7 +328,7 @@ class FollowedApplications:
 
         Anything that cannot be read is yielded as a problem.
         """
-        count = 0  # the number of Applications
+        count = 0  # the number of Applications found so far
         # Sources without a folder. Those on the lowest level are not reported, because nothing
         # below that level would be followed anyway.
         not_followed: dict[NoFolder, None] = {}

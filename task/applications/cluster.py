@@ -62,7 +62,7 @@ class ClusterManifests:
         self._home = argocd_namespace
         self._wanted = wanted
         self._log = log
-        self.listed = 0  # Applications whose metadata was read
+        self.listed = 0  # the number of Applications whose metadata was read
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def manifests(self) -> Iterable[Found]:

@@ -43,7 +43,8 @@ from task.plain_data import elements
 from task.text import counted
 from task.urls import without_login
 
-LARGEST = 512 * 1024 * 1024  # bytes in one file: ten thousand Applications, as printed by kubectl
+# maximum bytes in one file: enough for ten thousand Applications, as printed by kubectl
+LARGEST = 512 * 1024 * 1024
 GIT_URL = re.compile(r"(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 

@@ -18,7 +18,7 @@ _APPLICATION = re.compile(
     re.MULTILINE,
 )
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST = 4 * 1024 * 1024  # bytes to search, because parsing is slow
+MOST = 4 * 1024 * 1024  # maximum bytes to search for broken files, because parsing is slow
 # The Argo CD and AIU kinds. If a source may also yield many other kinds, because of a program or a
 # parent Application, only these are read.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))

@@ -41,17 +41,17 @@ _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 _OTHERWISE = "or read its Applications with --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
-_LONGEST_RELEASE = 53  # characters in a release name
+_LONGEST_RELEASE = 53  # maximum characters in a release name
 # Helm follows `$ref` in this file to any file or server that the step can reach, so the file is
 # never passed to Helm.
 _SCHEMA = "values.schema.json"
 # seconds for all rendering in a run, which may follow thousands of charts by many authors
 BUDGET = 300.0
-SECONDS = 60.0  # seconds for one program
+SECONDS = 60.0  # timeout for one program, in seconds
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr to keep
 _LAST = 3  # lines of stderr quoted in an error
-_LONGEST = 600  # characters of stderr in a message
+_LONGEST = 600  # maximum characters of stderr in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
 # the proxy for any attempt to fetch something: no server listens on this port
 _NOWHERE = "http://127.0.0.1:9"
@@ -454,7 +454,7 @@ def _run_renderer(
                 f"{argv[0]} cannot be started",
                 "install the build for this machine",
             ) from error
-        out.sink.close()  # the program has its own copies
+        out.sink.close()  # the program has its own copies of the sinks
         err.sink.close()
 
         too_slow = f"it took more than {seconds:.0f} seconds"
@@ -472,7 +472,7 @@ def _run_renderer(
         code = exit_code(running)
 
         why_stopped = watch.why
-        if why_stopped == bounds.too_many_messages:  # the watch's own message is about a Git server
+        if why_stopped == bounds.too_many_messages:  # the watch's own message mentions a Git server
             why_stopped = f"it printed more than {bounds.messages // 1_000_000} MB"
         output = out.text().decode("utf-8", "replace")
         messages = err.text().decode("utf-8", "replace")

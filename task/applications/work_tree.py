@@ -15,9 +15,9 @@ from task.model import File
 from task.text import blanked
 
 _SECONDS = 30.0  # an `include.path` in Git's configuration may be a pipe without a writer
-LARGEST = 64_000_000  # bytes in the files to render, and in the output
+LARGEST = 64_000_000  # maximum bytes in the files to render, and in the output
 LINK = "120000"  # Git's mode for a symbolic link
-_MOST = 100_000  # files
+_MOST = 100_000  # maximum number of files
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 

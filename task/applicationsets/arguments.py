@@ -12,7 +12,7 @@ from task.templates.go_template.printing import sprint
 from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 LARGEST = sys.float_info.max
-MOST_ITEMS = 10_000  # items in a list that a function creates from a number
+MOST_ITEMS = 10_000  # maximum items in a list that a function creates from a number
 
 T = TypeVar("T")
 

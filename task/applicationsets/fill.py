@@ -49,11 +49,11 @@ class Budget:
         rows: int = 100_000,
         made: int = 10_000,
     ) -> None:
-        self.steps = steps  # template steps
+        self.steps = steps  # template steps that may still be executed
         self.characters = characters  # characters that may still be read or generated
         self.rows = rows  # parameter sets, including the ones that a selector drops
         self.made = made  # Applications that may still be generated
-        self.most = made  # the limit on Applications, for the message
+        self.most = made  # the maximum number of Applications, for the message
 
     def read(self, characters: int) -> None:
         """Count the text's characters. Raises Malformed if the budget is exhausted."""

@@ -374,10 +374,10 @@ class Generators:
         depth: int,
         failed: str,
     ) -> list[Params]:
-        """Return the rows of a member: a generator inside a `matrix` or `merge` generator.
+        """Return the rows of a member generator (one inside a `matrix` or `merge` generator).
 
         `outer` is the row with which the member is rendered, if any. `depth` is the depth of the
-        `matrix` or `merge`. `failed` is the beginning of the error messages.
+        `matrix` or `merge`. Error messages begin with `failed`.
         """
         try:
             return self.params(member, outer, depth + 1)

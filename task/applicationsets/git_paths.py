@@ -28,7 +28,7 @@ def folders_of(files: Iterable[str]) -> list[str]:
         folder = path.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
-            folder = folder.rpartition("/")[0]  # the parent
+            folder = folder.rpartition("/")[0]  # the parent folder
     # a dot at the start of the path, or after a slash
     return sorted(folder for folder in folders if "/." not in f"/{folder}")
 
@@ -155,7 +155,7 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
             characters += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
     try:
         re.compile(f"[{characters}]")
-    except re.error:  # [z-a]
+    except re.error:  # an invalid range, such as [z-a]
         return never_matches, end + 1
     negation = "^" if is_negated else ""
     return f"[{negation}{characters}]", end + 1

@@ -42,7 +42,7 @@ def _as_integer(value: Any) -> int:
     try:
         # A prefix such as 0x determines the base. The size limits the work for a long string.
         return int(str(value)[:32], 0)
-    except ValueError:  # also for a decimal number with leading zeros
+    except ValueError:  # also raised for a decimal number with leading zeros
         is_decimal = isinstance(value, str) and value.isdecimal() and len(value) < 20
         return int(value) if is_decimal else 0
 

@@ -47,7 +47,7 @@ _LONGEST_SLUG = 50
 _NOT_IN_NAMES = re.compile(r"[^-a-z0-9.]")
 _LONGEST_PATTERN = 4096
 _MEMORY = 4 << 20  # bytes that RE2 may use per pattern
-_LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
+_LONGEST_DURATION = (2**63 - 1) // 10**9  # in seconds
 _SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
 _OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
 # Punctuation that Go does not escape, besides - . _ ~
@@ -567,12 +567,13 @@ def _host_with_port(scheme: str, host: str) -> str:
     """Return the unescaped host with its port. Raises `FailedTemplate` if either is invalid."""
     is_ipv6 = "[" in host
     if is_ipv6:
-        port_start = host.rfind("]") + 1  # without a `]`, the whole host, which is not a valid port
+        # if there is no `]`, the port is the whole host, which is invalid
+        port_start = host.rfind("]") + 1
     elif scheme in ("http", "https"):
-        port_start = host.find(":")  # for these, Go does not allow a second `:`
+        port_start = host.find(":")  # in URLs with these schemes, Go does not allow a second `:`
     else:
         port_start = host.rfind(":")
-    port = host[port_start:] if port_start >= 0 else ""  # with its `:`
+    port = host[port_start:] if port_start >= 0 else ""  # including the `:`
     if not _PORT.fullmatch(port):
         raise _bad_url(f'invalid port "{port}" after host')
     invalid = _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host)

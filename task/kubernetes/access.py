@@ -43,8 +43,8 @@ from task.text import one_line
 from task.urls import is_loopback, split
 
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
-SECONDS = 120  # seconds for one call
-_SHOWN = 500  # characters of a plugin's own error message
+SECONDS = 120  # timeout for one plugin call, in seconds
+_SHOWN = 500  # maximum characters of a plugin's own error message to show
 _SECRETIVE = 6  # values of variables are masked if they have at least this many characters
 
 
@@ -66,7 +66,7 @@ def cluster_access(
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
         return ClusterAccess(_pod_access(environ, service_account), environ)
-    if path:  # it exists, because otherwise `kubeconfig` would have raised an error
+    if path:  # the file exists, because otherwise `kubeconfig` would have raised an error
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
             hint="use the kubeconfig that kubectl uses",
@@ -245,9 +245,9 @@ class ClusterAccess:
         return certificate_file, key_file
 
     def _write_copy(self, name: str, text: str) -> str:
-        """Write a copy that only this user can read, and return its path."""
+        """Write the text to a file that only this user can read, and return the file's path."""
         if not self._folder:
-            # a private folder in /tmp
+            # a private folder in the temporary folder
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108
         path = os.path.join(self._folder, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW

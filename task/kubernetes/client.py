@@ -30,7 +30,7 @@ from task.plain_data import mapping, mappings, text, value_at
 from task.text import one_line
 from task.urls import origin, path_part
 
-PAGE = 500  # objects, as many as kubectl requests
+PAGE = 500  # objects per page, as many as kubectl requests
 # Whole objects: an Application is 16 kB or more, and needs several times as much memory while it is
 # parsed (measured: 5 MB for 50 Applications).
 WHOLE_PAGE = 25
@@ -42,7 +42,7 @@ _VERSION = "/metadata/resourceVersion"
 _MOST_EXPIRIES = 20  # how many times a list may expire before an error is raised
 _MOST_BRACKETS = 8  # how many closing brackets to try, because the first ones may be inside strings
 _KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
-_LONGEST = 300  # characters of a server's message
+_LONGEST = 300  # maximum characters of a server's message to show
 _AGAIN = "run it again"
 
 
@@ -289,7 +289,9 @@ class Kubernetes:
             del items
 
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
-        """Return the object of a successful response. Raises the error for any other response."""
+        """Return the object in a successful response. For any other response, raises the error that
+        describes it.
+        """
         content_type = answer.headers.get("Content-Type", "").lower()
         # a proxy's login page; with 5xx, it is a gateway's error page, so a retry may help
         if content_type.startswith("text/html") and answer.status < 500:

@@ -23,7 +23,7 @@ _KINDS_OF_ENTRIES = {"clusters": "cluster", "users": "user", "contexts": "contex
 _FOLDER = "folder"  # the folder of the file that contains an entry
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
-_LONGEST = 10_000_000  # maximum bytes in a file
+_LONGEST = 10_000_000  # maximum file size in bytes
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,8 @@ class Argo:
         """
         from task.applications.cluster import ArgoCDManifests, ClusterManifests
 
-        may_concern = concerns(images, scope.prefix)  # a quick check of a manifest
+        # a quick check whether a manifest may be relevant
+        may_concern = concerns(images, scope.prefix)
         reader: ClusterManifests | ArgoCDManifests
         if source == "cluster":
             reader = ClusterManifests(

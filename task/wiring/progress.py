@@ -29,7 +29,7 @@ class Phases:
         self._console = console
         self._lock = threading.Lock()
         self._progress: Progress | None = None  # None while no activity is shown
-        self._shown: dict[threading.Timer, TaskID] = {}  # by the timer of the activity
+        self._shown: dict[threading.Timer, TaskID] = {}  # keyed by each activity's timer
 
     @contextmanager
     def phase(self, words: str) -> Iterator[None]:
