@@ -219,7 +219,7 @@ def _idle_warning(reference: Reference) -> Problem:
 
 
 def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
-    """Yield a problem for each warning and each piece of advice in a reference's settings."""
+    """Yield a problem for each warning and piece of advice in a reference's settings."""
     for warning in settings.warnings:
         message = f"{reference.place}: {warning}"
         yield _resource_warning(reference.origin, message, field=reference.field)

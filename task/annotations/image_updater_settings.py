@@ -334,7 +334,7 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
     blocks = []
     try:
         for level in with_block:
-            fields_set = _merged_levels([mapping(level, "imagesVerification")])  # without nulls
+            fields_set = _merged_levels([mapping(level, "imagesVerification")])  # leaves out nulls
             blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
     except UnknownFieldError:  # also a `Malformed`, but callers handle it separately

@@ -114,7 +114,7 @@ class ImageList:
     cut_parts: Mapping[str, list[str]]
     aliases: frozenset[str]  # the prefixes of all entries with an alias
     without_alias: Mapping[str, Entry]  # the entries without an alias, by prefix
-    names: frozenset[str]  # all prefixes, and the aliases of unreadable entries
+    names: frozenset[str]  # all prefixes, including the aliases of unreadable entries
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 annotations may write.
 
 For a multi-source Application, `choose_source` selects a source of the type that the target needs,
-as AIU does. A `chart:` source is a Helm repository and is never cloned with Git.
+as AIU does. A `chart:` source refers to a Helm repository, which is never cloned with Git.
 
 People who can annotate an Application may not be allowed to push. Without limits, a
 `write-back-target` could lift another team's hold, change the repository's rules, or run a program
@@ -231,7 +231,7 @@ def _values_file_at_ref(app: Application, path: str, source: Source) -> Where:
 
 
 def _parse_target(text: str) -> tuple[str, str]:
-    """Return the kind of a `write-back-target`, and its path as written, or "".
+    """Return the kind of a `write-back-target` and its path as written ("" if there is none).
 
     The kind is the word before the colon, `file` for any other path, or `override` for an empty
     text. Raises `Faulty` for a text that is probably meant to be a kind, but is not one.

@@ -115,8 +115,8 @@ class RenderedSets:
     ) -> Found:
         """Return a problem with an ApplicationSet: an error or a warning.
 
-        With an event, it is an error if the ApplicationSet may concern the event's images. Without
-        an event, it is an error if the run is strict. `code` is the exit code of the error.
+        With an event, it is an error if the ApplicationSet may track the event's images. Without an
+        event, it is an error if the run is strict. `code` is the exit code of the error.
         """
         if self._images:
             is_error = may_name(found.item, self._images, self._prefix)

@@ -41,8 +41,8 @@ class ClusterManifests:
     """The cluster's Applications that have annotations with the prefix, or that an ImageUpdater
     references.
 
-    `wanted` decides whether an object may concern this run. Only those objects are read in full.
-    `wanted` receives an Application's metadata (`item["metadata"]["annotations"]`) or a whole
+    `wanted` decides whether an object may be relevant to this run. Only those objects are read in
+    full. `wanted` receives an Application's metadata (`item["metadata"]["annotations"]`) or a whole
     ImageUpdater resource (`item["kind"]`).
     """
 
@@ -66,7 +66,8 @@ class ClusterManifests:
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def manifests(self) -> Iterable[Found]:
-        """Yield all ImageUpdaters, and then, in full, the Applications that may concern this run.
+        """Yield all ImageUpdaters, and then, in full, the Applications that may be relevant to this
+        run.
 
         Raises the same errors as `Kubernetes`.
         """
@@ -124,7 +125,7 @@ class ClusterManifests:
         name_patterns: Sequence[_NamePattern],
     ) -> tuple[str, list[Item]]:
         """Return the scope (a namespace, or "" for all) that we are allowed to list, and the
-        Applications there that may concern this run, which must be read in full.
+        Applications there that may be relevant to this run, and so must be read in full.
 
         If we are not allowed to list all namespaces, the scope is Argo CD's namespace. Raises
         `ForbiddenError` if the options exclude that namespace, or if `scope` is a namespace that we
@@ -144,8 +145,8 @@ class ClusterManifests:
         return self._home, self._list_items_to_read(self._home, name_patterns)
 
     def _list_items_to_read(self, scope: str, name_patterns: Sequence[_NamePattern]) -> list[Item]:
-        """Return the Applications that may concern this run, reduced to their namespaces and names,
-        because annotations and managedFields are large.
+        """Return the Applications that may be relevant to this run, reduced to their namespaces and
+        names, because annotations and managedFields are large.
 
         An Application that the server has returned in full is not reduced. `listed` counts all
         listed Applications.
@@ -267,7 +268,7 @@ class ArgoCDManifests:
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def manifests(self) -> Iterable[Found]:
-        """Return the Applications that may concern this run, in full.
+        """Return the Applications that may be relevant to this run, in full.
 
         If Argo CD lists no Applications at all, returns a warning instead. An Application that
         cannot be read is reported as a warning, but a server that is down raises an error.

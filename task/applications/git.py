@@ -51,7 +51,7 @@ class KeptRepository:
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places (paths to read), at the branch's tip.
+        """Return the files at these locations (paths to read), at the branch's tip.
 
         The first call determines the commit that all later calls with this branch use. "" and
         "HEAD" mean the default branch.
@@ -63,7 +63,7 @@ class KeptRepository:
         return self._reader.read_more(self._snapshots[name], places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at the same commit."""
+        """Return the files at more locations, at the same commit."""
         return self._reader.read_more(snapshot, places)
 
 
@@ -146,10 +146,10 @@ class SnapshotReader(Protocol):
         """Return the branch that HEAD points to."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places, at the tip of the branch."""
+        """Return the files at these locations, at the tip of the branch."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at the same commit."""
+        """Return the files at more locations, at the same commit."""
 
     def close(self) -> None:
         """Remove the fetched objects."""

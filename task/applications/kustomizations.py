@@ -1,5 +1,5 @@
-"""Determines which files a kustomization reads. It may refer only to files and folders in the same
-repository. Pure.
+"""Determines which files a kustomization reads. A kustomization may refer only to files and folders
+in the same repository. Pure.
 
 Kustomize itself would fetch anything that looks like a URL. So before it runs, every reference to
 a file or folder in a kustomization is checked.

@@ -84,7 +84,7 @@ class Folder:
         # by folder, so that each kustomization is parsed only once
         self._kustomization = cache(self._parsed)
         self._patches = cache(self._patch_paths)
-        # Filled by `found`, which bases the warnings at its end on these:
+        # Filled by `found`, and used for the warnings that it yields at the end:
         self._charts_with_applications: dict[str, None] = {}
         self._files_with_applications: set[str] = set()
 

@@ -86,7 +86,7 @@ class RenderingError(SourceError):
 
 
 class _Sources:
-    """The files to render: their contents, and the files that cannot be rendered."""
+    """The contents of the files to render, and a list of the files that cannot be rendered."""
 
     def __init__(self, kind: Kind, read: ReadFiles) -> None:
         self._kind = kind
@@ -117,7 +117,7 @@ class _Sources:
 
 
 class Rendering:
-    """Renders folders with the programs installed on this machine, as far as the user allows it."""
+    """Renders folders with the programs installed on this machine, if the user allows it."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 @dataclass(frozen=True)
 class Located:
-    """A file's place in a repository."""
+    """A file's location in a Git repository."""
 
     repo: str  # the configured URL of the remote `origin`
     branch: str  # "" if no branch is checked out: GitLab and Jenkins check out a commit

@@ -1,4 +1,4 @@
-"""Renders templates with an Application's parameters, in both of Argo CD's template languages,
+"""Renders templates in both of Argo CD's template languages with an Application's parameters,
 within limits.
 """
 
@@ -106,8 +106,8 @@ class Filler:
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
         """Return the template rendered with these parameters.
 
-        `missing_key` overrides Go's option. Raises `Malformed`, with Argo CD's wording, for a
-        template that cannot be rendered, and if the budget is exhausted.
+        `missing_key` overrides Go's `missingkey` option. Raises `Malformed`, with Argo CD's
+        wording, for a template that cannot be rendered, and if the budget is exhausted.
         """
         self.budget.read(len(template) + 1)  # even an empty string uses up some of the budget
         if "{{" not in template:

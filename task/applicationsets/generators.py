@@ -1,6 +1,6 @@
 """An ApplicationSet's generators, and the parameter sets they produce.
 
-Errors use Argo CD's own wording, so that people can find its documentation.
+Errors use Argo CD's own wording, so that people can look them up in its documentation.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Generators:
         """Return the field `kind` of a generator, such as `list` or `selector`, with its strings
         rendered.
 
-        For the fields that Argo CD keeps as JSON, errors mention JSON.
+        For the fields that Argo CD stores as JSON, errors mention JSON.
         """
         if kind in ("matrix", "merge"):
             return _as_json(self.filler, body, outer)

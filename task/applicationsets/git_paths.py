@@ -34,7 +34,8 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the folders of these files that match the `directories` entries of a `git` generator.
+    """Return those folders of these files that the `directories` entries of a `git` generator
+    select.
 
     Each entry is (path, exclude).
     """
@@ -45,7 +46,7 @@ def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) ->
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the files that match the `files` entries of a `git` generator. Each entry is (path,
+    """Return the files that the `files` entries of a `git` generator select. Each entry is (path,
     exclude).
 
     Paths match as in `git ls-files`: `*` also matches `/`.

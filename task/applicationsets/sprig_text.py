@@ -174,7 +174,7 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
             start += longest
         else:  # the word is too long, and ends at the next space
             next_space = raw.find(b" ", start + longest)
-            if next_space < 0:  # it is the last word
+            if next_space < 0:  # this is the last word
                 break
             lines.append(raw[start:next_space])
             start = next_space + 1
@@ -332,7 +332,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     """Run `regexReplaceAll`: return a string with each match replaced with `new`, in which `$1`
     stands for a group of the match.
 
-    With `literal`, run `regexReplaceAllLiteral`, which keeps `$1` in `new` as it is.
+    With `literal`, run `regexReplaceAllLiteral`, which leaves `$1` in `new` unchanged.
     """
     parts = []
     end = 0  # end of the last match
@@ -511,7 +511,7 @@ def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
 
     `user` is already escaped; the host and the path are escaped here.
     """
-    if path != "*":  # Go does not escape it, because it is the path of the request `OPTIONS *`
+    if path != "*":  # Go leaves `*` unescaped, because it is the path in the request `OPTIONS *`
         path = _percent_escape(path, _IN_PATH)
     authority = ""
     needs_authority = bool(host or user or (scheme and path))  # it is empty in `file:///path`

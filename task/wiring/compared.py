@@ -217,7 +217,7 @@ class JudgedChange:
         return self._repository.at(self._repository.comparison.merged, distinct_places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places on the same side."""
+        """Return the files at more locations on the same side."""
         return self._repository.read_more(snapshot, places)
 
     def earlier(
@@ -251,7 +251,7 @@ class _OfSide:
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places on a branch. The branch that the change is merged into
+        """Return the files at these locations on a branch. The branch that the change is merged into
         is read on this side: before the change, or after its merge.
         """
         comparison = self._compared.comparison
@@ -261,7 +261,7 @@ class _OfSide:
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at a snapshot's commit."""
+        """Return the files at more locations, at a snapshot's commit."""
         comparison = self._compared.comparison
         if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)

@@ -100,7 +100,7 @@ class RepositoryWithProgress:
             return self._repository.snapshot(branch, places, heads, default, besides)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at a snapshot's commit."""
+        """Return the files at more locations, at a snapshot's commit."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 

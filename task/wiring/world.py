@@ -111,7 +111,7 @@ class RealWorld(World):
             self._prover()
 
     def _phases(self, console: Any) -> Phase:
-        """Return a function that shows an activity on the terminal while it lasts."""
+        """Return a function that shows an activity on the terminal while it is in progress."""
         from task.wiring.progress import Phases
 
         return Phases(console).phase
