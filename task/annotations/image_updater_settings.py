@@ -416,8 +416,8 @@ def _value_that_fits(
 ) -> Any:
     """Return the value at a key, or None if it is absent.
 
-    If `fits` rejects the value, raises `Malformed` with `description`, which describes a valid
-    value.
+    If `fits` rejects the value, raises `Malformed`. `description` describes valid values in the
+    error message.
     """
     value = raw.get(key)
     if value is not None and not fits(value):

@@ -189,9 +189,9 @@ def findings_of_all(
     (its maker) causes in several Applications is reported once.
 
     A mistake in an ApplicationSet's template appears in every generated Application, with different
-    values for its placeholders. Other mistakes come from a generator's parameters. Their findings
-    are merged only if the messages are the same, apart from the names of the Application and of the
-    annotation.
+    values for its placeholders. Other mistakes come from a generator's parameters. Findings about
+    those are merged only if the messages are the same, apart from the Application's and the
+    annotation's name.
     """
     apps = tuple(apps)
     # by the ApplicationSet and its location
@@ -257,8 +257,8 @@ def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
 
 
 def _by_message(occurrences: Iterable[_Occurrence]) -> list[list[_Occurrence]]:
-    """Return the findings, grouped by message. Messages that differ only in the names of the
-    Application and of the annotation count as the same.
+    """Return the findings, grouped by message. Messages that differ only in the Application's and
+    the annotation's name count as the same.
     """
     groups: list[list[_Occurrence]] = []
     group_of_text: dict[str, list[_Occurrence]] = {}

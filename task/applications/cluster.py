@@ -125,7 +125,7 @@ class ClusterManifests:
         name_patterns: Sequence[_NamePattern],
     ) -> tuple[str, list[Item]]:
         """Return the scope (a namespace, or "" for all) that we are allowed to list, and the
-        Applications there that may be relevant to this run, and so must be read in full.
+        Applications there that may be relevant to this run and so must be read in full.
 
         If we are not allowed to list all namespaces, the scope is Argo CD's namespace. Raises
         `ForbiddenError` if the options exclude that namespace, or if `scope` is a namespace that we

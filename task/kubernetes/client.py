@@ -34,7 +34,7 @@ PAGE = 500  # objects per page, as many as kubectl requests
 # Whole objects: an Application is 16 kB or more, and needs several times as much memory while it is
 # parsed (measured: 5 MB for 50 Applications).
 WHOLE_PAGE = 25
-_LARGE_PAGE = 2 * 1024 * 1024  # bytes
+_LARGE_PAGE = 2 * 1024 * 1024  # in bytes
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "select fewer Applications: --namespace, --selector"
@@ -50,7 +50,7 @@ _AGAIN = "run it again"
 class ResourceListLimits:
     """The limits for all pages of a list combined."""
 
-    size: int = 512 * 1024 * 1024  # bytes
+    size: int = 512 * 1024 * 1024  # in bytes
     pages: int = 10_000
     seconds: float = 600.0
 

@@ -251,8 +251,8 @@ class _OfSide:
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these locations on a branch. The branch that the change is merged into
-        is read on this side: before the change, or after its merge.
+        """Return the files at these locations on a branch. The branch that the change is merged
+        into is read on this side: before the change, or after its merge.
         """
         comparison = self._compared.comparison
         if branch.removeprefix("refs/heads/") != comparison.branch:
