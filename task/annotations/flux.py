@@ -430,7 +430,7 @@ def _mapped_image(
 
 def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str:
     """Return the path of the mapping that contains both an image's `repository` (or `image`) and
-    its `tag`, or "" if the editor could not write to such a mapping.
+    its `tag`, or "" if there is no such mapping that the editor can update.
 
     `repository` and `tag` are the paths of the two values, such as `web.image.tag`. If `tag` is "",
     returns the path of the repository.
