@@ -1,8 +1,8 @@
 """Advice for values that belong in another key, such as a range in `allow-tags`
 or a tag in `helm.image-tag`.
 
-Each of these mistakes comes from an issue of Argo CD Image Updater (AIU). Some of these issues are
-cited by number.
+Each of these mistakes was found in an Argo CD Image Updater (AIU) issue. Some issues are cited by
+number.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the version range in an annotation's value, or "" if the value might mean something
+    """Return the version range in an annotation's value, or "" if the value could mean something
     else.
 
-    `semver:>=1.2,<2` gives `>=1.2 <2`. The value needs a digit and, without `semver:`, an operator
-    or a wildcard. `1.2.3` and `*` are valid ranges too, but people use the first to mean a single
-    tag, and the second to mean any tag.
+    For example, `semver:>=1.2,<2` becomes `>=1.2 <2`. The value must contain a digit and, without
+    `semver:`, also an operator or a wildcard. `1.2.3` and `*` are valid ranges too, but people use
+    `1.2.3` to mean a single tag, and `*` to mean any tag.
     """
     keyword, colon, after_colon = text.partition(":")
     has_keyword = bool(colon) and keyword.strip().lower() == "semver"
@@ -51,18 +51,18 @@ def range_of(text: str) -> str:
 
 
 def _has_range_syntax(text: str) -> bool:
-    """Return whether a text contains a version-range operator or wildcard, as in `>=1.2` or `1.x`."""
+    """Return whether the text has a version-range operator or wildcard, as in `>=1.2` or `1.x`."""
     if text.startswith(tuple("<>=!^~")):
         return True
     return "||" in text or " - " in text or bool(_WILD_PART.search(text))
 
 
 def entry_with(entry: Entry, constraint: str) -> str:
-    """Return the text of the `image-list` entry with its constraint replaced by this one, such as
+    """Return the `image-list` entry as text, with this constraint instead of its own, such as
     `web=nginx:>=1.0`.
     """
     alias = entry.alias
-    # An entry without an alias gets one if the constraint contains `=`, because AIU takes
+    # If the constraint contains `=`, an entry without an alias needs one, because AIU parses
     # everything before the first `=` as the alias: it reads `nginx:>=1.0` as the image `1.0` with
     # the alias `nginx:>`.
     if not alias and "=" in constraint:
@@ -72,15 +72,14 @@ def entry_with(entry: Entry, constraint: str) -> str:
 
 
 def key_of(entry: Entry, key: str) -> str:
-    """Return the name of the entry's annotation for a per-image key."""
+    """Return the annotation name for an entry's per-image key, such as `web.allow-tags`."""
     return f"{entry.alias}.{key}" if entry.alias else key
 
 
 def on_allow_tags(entry: Entry, key: str, value: str) -> str:
-    """Return the advice for an `allow-tags` value that is a version range,
-    or "" for any other value.
+    """Return advice for an `allow-tags` value that is a version range, or "" for any other value.
 
-    A range belongs in `image-list`.
+    Version ranges belong in `image-list`.
     """
     version_range = range_of(value)
     if not version_range:
@@ -103,9 +102,9 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
-    """Return the advice for an unknown `update-strategy`, or "" if there is none.
+    """Return advice for an unknown `update-strategy`, or "" if there is none.
 
-    It covers a range, and whatever follows the colon in `digest:<tag>` and `regexp:<RE2>`.
+    There is advice for version ranges, and for values such as `digest:<tag>` and `regexp:<RE2>`.
     """
     version_range = range_of(value)
     if version_range:
@@ -124,14 +123,15 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """Return the advice for an invalid constraint in `image-list`, or "" if there is none.
+    """Return advice for an invalid constraint in `image-list`, or "" if there is none.
 
-    It covers a range after `semver:`, a pattern, and a tag to follow, such as `latest`.
+    There is advice for a range after `semver:`, for a pattern, and for a tag to follow, such as
+    `latest`.
     """
     constraint = entry.constraint
     word, colon, after_colon = (part.strip() for part in constraint.partition(":"))
-    # `semver:1.x` is invalid only because of the keyword. If a plain range is invalid, the mistake
-    # is a different one.
+    # `semver:1.x` is invalid only because of the keyword. If a range without it is invalid, the
+    # mistake is a different one.
     version_range = range_of(constraint) if colon else ""
     if version_range:
         return f"use {entry_with(entry, version_range)}"
@@ -153,7 +153,7 @@ def on_constraint(entry: Entry) -> str:
 
 
 def on_ignored_constraint(entry: Entry) -> str:
-    """Return the advice for a constraint that the strategy ignores."""
+    """Return advice for a constraint that the strategy ignores."""
     version_range = range_of(entry.constraint)
     if version_range:
         return (
@@ -168,11 +168,12 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def unwrapped_pattern(pattern: str) -> str:
-    """Return an `allow-tags` value with the spaces, quotes, or slashes around the regular
-    expression removed: `regexp:^v1` for `/^v1/`.
+    """Return an `allow-tags` value for a regular expression, with the spaces, quotes, or slashes
+    around it removed: `regexp:^v1` for `/^v1/`.
 
-    Returns "" if there are none, or if the pattern is invalid without them. Tags cannot contain
-    these characters, so a pattern with them never matches.
+    `pattern` is the regular expression without the `regexp:` prefix. Returns "" if it has no such
+    characters around it, or if it is invalid without them. Tags cannot contain these characters, so
+    a pattern that includes them never matches.
     """
     inner_pattern = unwrapped(pattern)
     if inner_pattern == pattern:
@@ -187,7 +188,7 @@ def unwrapped_pattern(pattern: str) -> str:
 def impossible_character(glob: str) -> str:
     """Return the first character in the glob that cannot occur in a tag, or "" if there is none.
 
-    A glob with such a character never matches.
+    A glob that contains such a character never matches.
     """
     without_sets = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)  # `[a-z]`, and the `\` of an escape
     for letter in without_sets:
@@ -197,9 +198,10 @@ def impossible_character(glob: str) -> str:
 
 
 def on_impossible_glob(glob: str) -> str:
-    """Return the advice for a glob in `ignore-tags` that never matches a tag.
+    """Return advice for an `ignore-tags` glob that never matches a tag.
 
-    Most such values are regular expressions (AIU issue 1108) or several globs separated by spaces.
+    Most of these globs are actually regular expressions (AIU issue 1108) or several globs separated
+    by spaces.
     """
     equivalent_glob = glob_of_regexp(glob)
     if equivalent_glob:
@@ -236,7 +238,7 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Return whether a Helm annotation's value is an image instead of a Helm parameter's name.
+    """Return whether a Helm annotation's value is an image rather than a Helm parameter name.
 
     Returns True for the entry's own image, and for an image with a tag or digest, such as
     `nginx:1.25`. Returns None if the value could be either, such as `acme/web`. Returns False
@@ -260,7 +262,7 @@ def is_image(value: str, entry: Entry) -> bool | None:
 
 
 def is_tag(value: str) -> bool:
-    """Return whether a Helm annotation's value is a tag instead of a Helm parameter's name.
+    """Return whether a Helm annotation's value is a tag rather than a Helm parameter name.
 
     Examples of tags: `v1.2.3`, `latest`, a commit ID, `develop-v0.20.0-33` (AIU pull request 663).
     """
@@ -276,12 +278,12 @@ def is_tag(value: str) -> bool:
 
 
 def is_tag_key(parameter: str) -> bool:
-    """Return whether a Helm parameter's name suggests a tag."""
+    """Return whether a Helm parameter's name suggests that its value is a tag."""
     return _last_part(parameter).endswith(_TAG_WORDS)
 
 
 def is_name_key(parameter: str) -> bool:
-    """Return whether a Helm parameter's name suggests an image name."""
+    """Return whether a Helm parameter's name suggests that its value is an image name."""
     return _last_part(parameter).endswith(_NAME_WORDS)
 
 

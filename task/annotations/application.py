@@ -49,7 +49,7 @@ def parse_application(
 ) -> Application:
     """Return the Application in a manifest or API object.
 
-    Only annotations with this prefix are kept, and the prefix is removed. `origin` is the
+    Only annotations that start with `prefix` are kept, without the prefix. `origin` is the
     manifest's location, and `namespace` is the default for manifests without one. Raises
     `Malformed` if the name is missing or a section is not a mapping.
     """
@@ -94,9 +94,9 @@ def parse_application(
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
     """Return the name and the namespace in an Application's metadata.
 
-    `default` is used if there is no namespace. The name and the namespace become part of the paths
-    of the override file and the state file. Raises `Malformed` if there is no name, or if the name
-    or the namespace could change these paths.
+    `default` is used if there is no namespace. Both are used in the paths of the override file and
+    the state file. Raises `Malformed` if there is no name, or if either of them could alter the
+    structure of these paths.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -116,8 +116,8 @@ def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """Return an Application built from metadata alone, or None if there is no name or no annotation
-    with the prefix.
+    """Return an Application built from its metadata alone, or None if the metadata has no name or
+    no annotation with this prefix.
     """
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
@@ -155,11 +155,11 @@ def _sources_of(
 
 
 def _source(raw: object, status_kind: object) -> Source:
-    """Return the source in one mapping of an Application's spec. Raises `Malformed`.
+    """Parse one source in an Application's spec. Raises `Malformed`.
 
-    `status_kind` is the source's kind in the Application's status, such as `Helm`. Argo CD detects
-    it from the files. If it is unknown, the source's first section, such as `helm:`, determines the
-    kind.
+    `status_kind` is the source's kind as reported in the Application's status, such as `Helm`. Argo
+    CD detects it from the files. If it is unknown, the source's first section, such as `helm:`,
+    determines the kind.
     """
     if not isinstance(raw, dict):
         raise Malformed("an Application source is not a mapping", _WRITE_IT)
@@ -221,7 +221,7 @@ def _values_text(helm: Mapping[str, Any]) -> str:
     output = io.StringIO()
     try:
         # Aliases in a manifest can create an object that contains itself, or one that expands
-        # endlessly. So the JSON is written in parts, and the size is checked after each part.
+        # endlessly. So the JSON is generated in parts, and the size is checked after each part.
         for part in json.JSONEncoder(default=str).iterencode(values):
             output.write(part)
             if output.tell() > _LONGEST_VALUES:
@@ -235,7 +235,9 @@ NOTHING: Mapping[str, Any] = {}
 
 
 def _mapping_at(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping at a key, or an empty one. Raises `Malformed` for anything else."""
+    """Return the mapping at a key, or an empty one if the key is absent or null. Raises `Malformed`
+    for any other value.
+    """
     value = raw.get(key)
     if value is None:
         return NOTHING
@@ -251,7 +253,7 @@ def _only_texts(raw: object) -> list[str]:
 def _text(value: object) -> str:
     """Return a scalar as a string.
 
-    A manifest may have an unquoted number or boolean where Argo CD expects a string.
+    A manifest may contain an unquoted number or boolean where Argo CD expects a string.
     """
     if isinstance(value, str):
         return value
@@ -264,7 +266,9 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must match a value in each field that is set."""
+    """Criteria for which Applications to consider. An Application must match a value in each field
+    that is set.
+    """
 
     names: tuple[str, ...] = ()  # globs for `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -272,7 +276,7 @@ class Narrow:
     selector: str = ""
     within: tuple[
         str, ...
-    ] = ()  # more globs like `names`: `status APP` narrows --application further
+    ] = ()  # additional globs like `names`: `status APP` narrows --application further
     # whether a person typed the names; if so, a name without a namespace must not match more than
     # one Application
     typed: bool = False
@@ -294,7 +298,7 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 def _is_named(app: Tracker, globs: Sequence[str]) -> bool:
     """Return whether one of the globs matches the Application. Returns True if there are no globs.
 
-    A glob with a slash is compared with `namespace/name`, and any other glob with the name.
+    A glob with a slash is matched against `namespace/name`, and any other glob against the name.
     """
     if not globs:
         return True

@@ -2,8 +2,8 @@
 
 Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under
 `filter.fluxcd.io/`. The images are the ones that Flux's `FindHelmReleaseContainers` finds: one at
-the top level of the values, one below each top-level key, and any whose keys are set in
-annotations. A broken filter is an error here; in Flux, it accepts any tag.
+the top level of the values, one below each top-level key, and any whose paths are set by
+annotations. A broken filter is an error here, whereas in Flux it accepts any tag.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def subscribe_helm_release(
     and the flaws (mistakes) in the release's annotations.
 
     `repo`, `branch` ("" means the default branch), and `path` are the manifest's location in Git.
-    Without a `repo`, every image gets a `source` flaw instead of a Subscription. A release that is
-    not `automated`, or that has `ignore` set, gets no Subscriptions. If the release is locked, the
-    field `locked` of its Subscriptions says why.
+    Without a `repo`, there is a `source` flaw instead of a Subscription for each image. A release
+    that is not `automated`, or that has `ignore` set, has no Subscriptions. If the release is
+    locked, the `locked` field of its Subscriptions contains the reason.
     """
     annotations = _annotations(item)
     folder = posixpath.dirname(path)
@@ -81,7 +81,7 @@ def subscribe_helm_release(
         )
         policy, filter_flaw = _filter_of(entry, annotations)
         if filter_flaw:
-            # A locked release is not updated, so its filter does not matter now.
+            # A locked release is not updated, so its filter does not matter for now.
             trouble = filter_flaw.trouble.as_warning() if locked else filter_flaw.trouble
             flaws.append(replace(filter_flaw, trouble=trouble))
         unwritable = _unwritable_flaw(entry, container, repo, path)
@@ -120,7 +120,7 @@ def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
-    """Return the HelmRelease as an Application, without its running images."""
+    """Return the HelmRelease as an Application, with no running images set."""
     metadata = mapping(item, "metadata")
     labels = mapping(metadata, "labels")
     return Tracker(
@@ -147,7 +147,7 @@ def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags. If the filter annotation is invalid, return the default
+    """Return the tag rules for an image. If the filter annotation is invalid, return the default
     rules and a flaw.
 
     Without a filter annotation, the rules accept every tag.
@@ -163,7 +163,7 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
 
 
 def _unwritable_flaw(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
-    """Return a flaw that says why the image's version cannot be written, or None if it can be.
+    """Return a flaw if the image's version cannot be written, or else None.
 
     `repo` and `path` are the manifest's location in Git. `repo` is "" if the manifest is not in a
     Git repository.
@@ -197,8 +197,8 @@ def _unwritable_flaw(entry: Entry, container: Container, repo: str, path: str) -
 
 
 def _policy_annotation(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return the key and the value of the annotation for a Flux policy, such as `automated`, or
-    ("", "") if no annotation sets it.
+    """Return the key and value of the annotation that sets a Flux policy, such as `automated`.
+    Return ("", "") if no annotation sets it.
     """
     keys = [prefix + name for prefix in PREFIXES]
     if name.startswith("tag."):
@@ -224,9 +224,7 @@ def _unknown_image_flaws(
     annotations: Mapping[str, str],
     containers: tuple[Container, ...],
 ) -> Iterator[Flaw]:
-    """Yield a warning for each annotation that filters the tags of an image missing from the
-    values.
-    """
+    """Yield a warning for each tag filter annotation whose image is not in the values."""
     names_in_values = {container.name for container in containers}
     filter_prefixes = [*(f"{prefix}tag." for prefix in PREFIXES), FILTER]
     for key, value in annotations.items():
@@ -243,9 +241,11 @@ def _missing_image_flaws(
     annotations: Mapping[str, str],
     mapped: Mapping[str, Container | None],
 ) -> Iterator[Flaw]:
-    """Yield a warning for each annotation that sets the path of an image missing from the values.
+    """Yield a warning for each annotation that sets an image's path, if there is no image at that
+    path in the values.
 
-    `mapped` are the images whose paths are set by annotations, by name. A missing image is None.
+    `mapped` contains the images whose paths are set by annotations, keyed by name. A missing image
+    is None.
     """
     for name, container in mapped.items():
         if container is None:
@@ -304,7 +304,8 @@ def glob_pattern(glob: str) -> str:
     return r"(?s)\A" + ".*".join(literals) + r"\z"
 
 
-# Followed by an image's name, these are the annotation keys for its paths in the values.
+# Prefixes of the annotation keys that set an image's paths in the values. The image's name follows
+# the prefix.
 REPOSITORY_KEY = "repository.fluxcd.io/"
 TAG_KEY = "tag.fluxcd.io/"
 REGISTRY_KEY = "registry.fluxcd.io/"
@@ -313,7 +314,7 @@ TOP = "chart-image"  # Flux's name for the image at the top level of the values
 
 @dataclass(frozen=True)
 class Container:
-    """An image in the values, with Flux's name for it and the editor's key path."""
+    """An image in the values, with Flux's name for it and the key path that the editor uses."""
 
     name: str
     image: Image
@@ -327,7 +328,7 @@ def containers(
     """Return the images in the values, one per name.
 
     The usual places are the top level and each top-level key. An image whose path is set by
-    annotations (`mapped`) wins over an image with the same name in a usual place.
+    annotations (`mapped`) takes precedence over an image with the same name in a usual place.
     """
     possible = [_container(TOP, values, "")]
     for key, value in values.items():
@@ -335,16 +336,17 @@ def containers(
         escaped_name = name.replace(".", "\\.")  # a dot would separate two keys of the path
         possible.append(_container(name, mapping(value), escaped_name))
     possible += mapped.values()
-    by_name = {container.name: container for container in possible if container}  # the last wins
+    # the last one wins
+    by_name = {container.name: container for container in possible if container}
     return tuple(by_name.values())
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
     """Return the image in a mapping of the values, or None if there is none.
 
-    The mapping (`holder`) has `image: {repository, tag}`, or a string at `image`, with an optional
-    `tag` and an optional `registry` next to it. `path` is the mapping's key path, or "" for the top
-    level.
+    The mapping (`holder`) contains `image: {repository, tag}`, or a string at `image`, with an
+    optional `tag` and an optional `registry` next to it. `path` is the mapping's key path, or ""
+    for the top level.
     """
     raw = holder.get("image")
     if isinstance(raw, str):
@@ -364,8 +366,8 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 def _image(text: object, siblings: Mapping[str, Any]) -> Image | None:
     """Return the image that a value refers to, or None if the value is not a reference.
 
-    `siblings` is the mapping that contains the value. If it has a `registry` or a `tag`, these
-    replace those in the reference.
+    `siblings` is the mapping that contains the value. A `registry` or `tag` in this mapping
+    replaces the one in the reference.
     """
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
@@ -390,9 +392,9 @@ def _mapped_images(
     values: Mapping[str, Any],
     annotations: Mapping[str, str],
 ) -> dict[str, Container | None]:
-    """Return the images whose paths in the values are set by annotations, by name.
+    """Return the images whose paths in the values are set by annotations, keyed by name.
 
-    An image is None if there is no image at its path.
+    If there is no image at its path, an image is None.
     """
     names = [
         key.removeprefix(REPOSITORY_KEY) for key in annotations if key.startswith(REPOSITORY_KEY)
@@ -427,8 +429,8 @@ def _mapped_image(
 
 
 def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """Return the path of the mapping that has both an image's `repository` (or `image`) and its
-    `tag`, or "" if they are not in one mapping.
+    """Return the path of the mapping that contains both an image's `repository` (or `image`) and
+    its `tag`, or "" if there is no such mapping that the editor can update.
 
     `repository` and `tag` are the paths of the two values, such as `web.image.tag`. If `tag` is "",
     returns the path of the repository.
@@ -442,7 +444,7 @@ def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str
         return ""
     common_mapping = mapping(values, *parent.split(".")) if parent else values
     if repository_key == "repository" and "image" in common_mapping:
-        return ""  # the editor would use `image` as the mapping's image
+        return ""  # otherwise, the editor would treat `image` as the mapping's image
     return parent or TOP
 
 

@@ -60,7 +60,7 @@ class Reference:
 
     @property
     def place(self) -> str:
-        """The reference's name in messages."""
+        """How messages refer to the reference."""
         return f"ImageUpdater {self.updater}, applicationRefs[{self.position}]"
 
     @property
@@ -106,8 +106,9 @@ def configure(
     warnings about the resources.
 
     If a resource references an Application, the resource's settings replace its AIU annotations.
-    With `useAnnotations`, its annotations apply instead; if it has no `image-list`, the next
-    reference applies, as in AIU. An Application that no resource references is unchanged.
+    With `useAnnotations`, the Application's annotations apply instead; if they do not include an
+    `image-list`, the next reference applies, as in AIU. An Application that no resource references
+    is left unchanged.
 
     `namespace` is the default for resources without one, and `origins` are their locations. With
     `complete`, `apps` contains every Application that the resources may reference, so a reference
@@ -139,7 +140,7 @@ def configure(
         configured_app = app
         for position, reference in enumerate(matching):
             settings = settings_of(reference)
-            uses_own_annotations = settings.annotations is None  # with `useAnnotations`
+            uses_own_annotations = settings.annotations is None  # because of `useAnnotations`
             if uses_own_annotations and not app.annotations.get("image-list"):
                 continue
             configured_app = _with_settings(app, reference, settings)
@@ -162,7 +163,7 @@ def _matching_references(
     app: Application,
     references: Mapping[tuple[str, str], Sequence[Reference]],
 ) -> list[Reference]:
-    """Return the references that select an Application, the most specific first.
+    """Return the references that select an Application, most specific first.
 
     The keys of `references` are (namespace, name). The name is "" if a pattern may match several
     names.
@@ -218,7 +219,7 @@ def _idle_warning(reference: Reference) -> Problem:
 
 
 def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
-    """Yield a problem for each warning and each piece of advice in a reference's settings."""
+    """Yield a problem for each warning and piece of advice in a reference's settings."""
     for warning in settings.warnings:
         message = f"{reference.place}: {warning}"
         yield _resource_warning(reference.origin, message, field=reference.field)
@@ -235,8 +236,8 @@ def _with_settings(
 ) -> Application:
     """Return the Application with the reference's settings.
 
-    The settings replace its annotations, except those that a resource cannot set. If the settings
-    have no annotations, the Application keeps its own.
+    The settings replace the Application's annotations, except those that a resource cannot set. If
+    the settings have no annotations, the Application keeps its own.
     """
     app = replace(app, reference=reference.place)
     if settings.keys or settings.request_labels:
@@ -310,7 +311,7 @@ def _references_of_all(
             for reference in _references_in(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
                 has_wildcard = _WILD.search(pattern) is not None
-                has_escape = "\\" in pattern  # the pattern and the name are spelled differently
+                has_escape = "\\" in pattern  # an escaped pattern differs from the name
                 is_exact = not has_wildcard and not has_escape
                 key = (own_namespace, pattern if is_exact else "")
                 references.setdefault(key, []).append(reference)
@@ -326,7 +327,7 @@ def _namespace_warnings(
     title: str,
     origin: str,
 ) -> Iterator[Problem]:
-    """Yield a warning if `spec.namespace` is set, and is not the resource's own namespace.
+    """Yield a warning if `spec.namespace` is set to a namespace other than the resource's own.
 
     Up to v1.1, AIU read the Applications' namespace from this field. `title` names the resource.
     """
@@ -397,7 +398,7 @@ def _references_in(
         except Malformed as error:
             message = f"ImageUpdater {updater} is skipped: {error.message}"
             problems.append(_resource_warning(origin, message, error.hint, path))
-            is_rejected = True  # but continue, to report the other invalid references, too
+            is_rejected = True  # continue anyway, to report any other invalid references as well
             continue
         try:
             labels = tuple(_label_requirements(ref))
@@ -439,10 +440,10 @@ def _score_in_aiu(pattern: str, selector: object) -> int:
 
 
 def _name_pattern(ref: Mapping[str, Any], position: int) -> str:
-    """Return the glob for Application names in a reference (`namePattern`), such as `web-*`.
+    """Return a reference's `namePattern`, a glob for Application names such as `web-*`.
 
-    Raises `Malformed` if it is missing or invalid. `position` is the reference's index, for the
-    message.
+    Raises `Malformed` if the pattern is missing or invalid. `position` is the reference's index,
+    which the error message mentions.
     """
     place = f"applicationRefs[{position}]"
     try:
@@ -459,7 +460,7 @@ def _name_pattern(ref: Mapping[str, Any], position: int) -> str:
 def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     """Yield the requirements in a reference's `labelSelectors`.
 
-    Raises `Malformed` for an invalid one.
+    Raises `Malformed` for an invalid requirement.
     """
     selector = mapping(ref, "labelSelectors")
     labels = mapping(selector, "matchLabels")
@@ -498,7 +499,7 @@ class ConfigOption:
 
 
 def is_config(item: Mapping[str, Any]) -> bool:
-    """Return whether a ConfigMap is AIU's."""
+    """Return whether a ConfigMap is the one that configures AIU."""
     return plain_data.text(item, "metadata", "name") == NAME
 
 
@@ -539,7 +540,7 @@ def _option_of(key: str, text: str) -> ConfigOption:
     return ConfigOption(key, "", "Image Updater does not read this key either")
 
 
-# key → the option that takes the key's value
+# key → the option that accepts the key's value
 _VALUES = {
     "git.user": "--git-author-name",
     "git.email": "--git-author-email",

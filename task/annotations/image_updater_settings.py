@@ -61,7 +61,7 @@ _FALSE = frozenset(("false", "no", "off", "n"))
 
 
 class UnknownFieldError(Malformed):
-    """An unknown field that might decide whether an image is written.
+    """An unknown field that might determine whether an image is written.
 
     `unknown_fields` reports the field and its location.
     """
@@ -80,7 +80,7 @@ class ReferenceSettings:
 
 @dataclass(frozen=True)
 class _Image:
-    """An image in a resource, as an `image-list` entry without its alias, and its settings."""
+    """An image in a resource: its `image-list` entry without the alias, and its settings."""
 
     entry: str
     annotations: Mapping[str, str]  # by key, without the alias
@@ -89,7 +89,7 @@ class _Image:
 
 @dataclass(frozen=True)
 class _Images:
-    """The images read so far, by alias."""
+    """The images read so far, keyed by alias."""
 
     by_alias: dict[str, _Image]
     warnings: list[str]
@@ -101,12 +101,12 @@ def reference_settings(
     ref: Mapping[str, Any],
     namespace: str,
 ) -> ReferenceSettings:
-    """Return the settings of a reference, an item of `applicationRefs`.
+    """Return the settings of a reference (an item in `applicationRefs`).
 
     They are merged from three levels: the resource's `spec`, the reference (`ref`), and each image.
-    A later level wins. With `useAnnotations`, the annotations are None. If no image can be used,
-    they are empty. `namespace` is the resource's namespace. An invalid setting becomes a warning,
-    not an error.
+    A later level wins. With `useAnnotations`, the result's `annotations` are None. If none of the
+    images is usable, they are empty. `namespace` is the resource's namespace. An invalid setting
+    becomes a warning, not an error.
     """
     images = _Images(by_alias={}, warnings=[], advice=[])
     try:
@@ -117,7 +117,7 @@ def reference_settings(
             return ReferenceSettings(None, keys={"": signing_key} if signing_key else {})
         write_back, labels = _write_back_annotations(spec, ref, images.warnings)
         raw_images = mappings(ref, "images")
-    except UnknownFieldError:  # `unknown_fields` reports it
+    except UnknownFieldError:  # `unknown_fields` reports the field
         return ReferenceSettings({})
     except Malformed as error:
         return ReferenceSettings({}, (f"{error.message}, so nothing is updated",))
@@ -154,17 +154,18 @@ def _write_back_annotations(
     ref: Mapping[str, Any],
     warnings: list[str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the annotations that say where changes are written, and the labels of pull requests.
+    """Return the annotations that determine where changes are written, and the labels for pull
+    requests.
 
-    A setting in `ref`, the reference, wins over one in `spec`. Raises `Malformed`. Invalid labels
-    add a warning to `warnings`.
+    A setting in the reference (`ref`) takes precedence over one in `spec`. Raises `Malformed`. For
+    invalid labels, a warning is added to `warnings`.
     """
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged_levels(levels), "method")
     git = _merged_levels([mapping(level, "gitConfig") for level in levels])
     if method == "argocd":  # in this case, AIU does not read gitConfig
         git = {}
-    # Each annotation is "" if no field sets it.
+    # An annotation is "" if no field sets it.
     annotations = {"write-back-method": method}
     annotations |= {name: text(git, key) for key, name in GIT.items()}
     annotations["pull-request"] = "true" if git.get("pullRequest") is not None else ""
@@ -180,9 +181,9 @@ def _add_image(
 ) -> None:
     """Read one image, and add it to `images` under its alias, with any warnings about it.
 
-    An image without a valid alias gets the last part of its name as its alias, such as `web`. If
-    another image already has that alias, a number is added: `web-2`. `levels` are the resource's
-    `spec` and the reference. Raises `Malformed`.
+    If an image has no valid alias, the last part of its name is used, such as `web`. If another
+    image already has that alias, a number is appended: `web-2`. `levels` are the resource's `spec`
+    and the reference. Raises `Malformed`.
     """
     # In a constraint, a comma means the same as a space, but in `image-list` it would end the
     # entry.
@@ -200,7 +201,8 @@ def _add_image(
 
     alias = text(raw_image, "alias")
     if not ALIAS.fullmatch(alias):
-        # Without an alias, the text before the first `=` in a constraint would be read as one.
+        # Without an alias, the text before the first `=` in a constraint would be parsed as the
+        # alias.
         image_of_entry = parse_entry(f"alias={entry}").image
         short_name = image_of_entry.repository.rpartition("/")[2].lower()
         if alias:
@@ -232,9 +234,9 @@ def _advise_on_missing_strategy(
     """Add a message to `advice` for each `commonUpdateSettings` block without a strategy, if an
     outer level's strategy is not semver.
 
-    AIU's CRD (1.3) stores semver in such a block, which then overrides the outer level's strategy.
-    `levels` are the resource's `spec`, the reference, and the image. `blocks` contains the block of
-    each level, or {}.
+    AIU's CRD (1.3) sets semver as the default in such a block, and that overrides the outer level's
+    strategy. `levels` are the resource's `spec`, the reference, and the image. `blocks` contains
+    each level's block, or {} if it has none.
     """
     outer_strategy = ""
     names = ("spec", "the reference", "the image")
@@ -299,7 +301,7 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
 def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
     """Return the first `MOST_LABELS` valid labels in `gitConfig.pullRequest`.
 
-    If there are others, add a warning to `warnings`.
+    If any other labels are dropped, add a warning to `warnings`.
     """
     raw_labels = strings(mapping(git, "pullRequest"), "labels")
     distinct_labels = dict.fromkeys(label.strip() for label in raw_labels)
@@ -321,9 +323,9 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
     """Return the signing key that `imagesVerification` requires for an image, or None if no
     signature is required.
 
-    The first level is the innermost one, and its fields win. A block without `enabled` counts as
-    enabled, which is the default in AIU's CRD. Raises `Malformed` for a check that is not supported
-    here, so that the image is skipped. AIU has verified signatures since v1.3.
+    The first level is the innermost one, and its fields take precedence. A block without `enabled`
+    counts as enabled, which is the default in AIU's CRD. Raises `Malformed` for an unsupported
+    check, so that the image is skipped. AIU has verified signatures since v1.3.
     """
     outermost_first = reversed(tuple(levels))
     with_block = [level for level in outermost_first if level.get("imagesVerification") is not None]
@@ -332,7 +334,7 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
     blocks = []
     try:
         for level in with_block:
-            fields_set = _merged_levels([mapping(level, "imagesVerification")])  # without nulls
+            fields_set = _merged_levels([mapping(level, "imagesVerification")])  # leaves out nulls
             blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
     except UnknownFieldError:  # also a `Malformed`, but callers handle it separately
@@ -342,10 +344,11 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
 
 
 def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret | None:
-    """Return the secret with the key that an `imagesVerification` block refers to, or None if the
-    block's `enabled` is false.
+    """Return the secret that contains the public key for an `imagesVerification` block, or None if
+    the block's `enabled` is false.
 
-    Raises `Malformed` if the block has no `cosignKey`, or any other field besides `enabled`.
+    Raises `Malformed` if the block has no `cosignKey`, or has fields other than `cosignKey` and
+    `enabled`.
     """
     has_switch = verification.get("enabled") is not None
     is_off = has_switch and not flag(verification, "enabled")
@@ -361,7 +364,7 @@ def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret |
 
 
 def _refuse_unknown(fields: Iterable[str], known: Container[str]) -> None:
-    """Raise `UnknownFieldError` for the first field that is not known."""
+    """Raise `UnknownFieldError` for the first unknown field."""
     for name in fields:
         if name not in known:
             raise UnknownFieldError(name)
@@ -413,7 +416,8 @@ def _value_that_fits(
 ) -> Any:
     """Return the value at a key, or None if it is absent.
 
-    If the value does not fit, raises `Malformed` with the description of a valid value.
+    If `fits` rejects the value, raises `Malformed`. `description` describes valid values in the
+    error message.
     """
     value = raw.get(key)
     if value is not None and not fits(value):
@@ -422,7 +426,9 @@ def _value_that_fits(
 
 
 def _list_of_kind(kind: type, raw: Mapping[str, Any], key: str, description: str) -> list[Any]:
-    """Return the list at a key, or []. Raises `Malformed` unless all items are of this kind."""
+    """Return the list at a key, or [] if it is absent. Raises `Malformed` if an item has a
+    different type than `kind`.
+    """
     items = raw.get(key)
     if items is None:
         return []
@@ -452,8 +458,8 @@ def _lower_word(value: object) -> str:
 # field name → the fields below it, or in each item of its list; {} for a plain value
 Fields = Mapping[str, Any]
 Path = tuple[str | int, ...]
-MOST = 50  # unknown fields reported per resource
-LONGEST = 100  # characters of a field in a message
+MOST = 50  # maximum number of unknown fields reported per resource
+LONGEST = 100  # maximum characters of a field in a message
 
 _VALUE: Fields = {}
 _UPDATE: Fields = dict.fromkeys(UPDATE, _VALUE)
@@ -494,7 +500,7 @@ SPEC: Fields = {
 
 
 def shown(path: Iterable[str | int]) -> str:
-    """Return the path in its usual notation: `spec.applicationRefs[0].images[1]`."""
+    """Return a field's path in the usual notation: `spec.applicationRefs[0].images[1]`."""
     return "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
     ).removeprefix(".")
@@ -536,9 +542,11 @@ def _unknown_field_hint(key: str, fields: Fields) -> str:
     """Return a hint for an unknown field: a similarly named field at this level or the nearest
     deeper one, or else all fields at this level.
     """
-    # Each round searches one level: path → the fields below. At first, a path is only a name.
+    # Each round searches one level: path → the fields below. In the first round, a path is just a
+    # name.
     level = dict(fields)
-    typos = 2 if len(key) > 4 else 1  # a short name with two typos is similar to too many others
+    # a short name with two typos would resemble too many other names
+    typos = 2 if len(key) > 4 else 1
     while level:
         paths_by_name = {path.rpartition(".")[2]: path for path in level}
         similar_name = nearest(key[:LONGEST], paths_by_name, typos)
@@ -550,5 +558,5 @@ def _unknown_field_hint(key: str, fields: Fields) -> str:
             for name, below in fields_below.items():
                 next_level[f"{path}.{name}"] = below
         level = next_level
-        typos = 1  # a deeper field is less likely to be the one intended
+        typos = 1  # a deeper field is less likely to be the intended one
     return f"remove it, or use {', '.join(fields)}"

@@ -1,11 +1,11 @@
 """The annotation keys: their valid values, which spelling or level takes precedence, and which keys
 have no effect.
 
-A key that has no effect gets a `Doubt`, which says what was probably meant, and which key to use
-instead. A misspelled rule never lets a tag through, so misspellings are defined exactly. A *near
-miss* equals a known key once it is converted to lowercase and `_` and `.` are replaced with `-`, or
-it differs from a known key in at most two characters or in word order. Keys from older versions and
-forks are not near misses: `FORMER` has advice for each.
+For a key that has no effect, a `Doubt` explains what was probably meant, and which key to use
+instead. A misspelled rule never lets a tag through, so what counts as a misspelling is defined
+exactly. A *near miss* equals a known key once it is converted to lowercase and `_` and `.` are
+replaced with `-`, or it differs from a known key in at most two characters or in word order. Keys
+from older versions and forks are not near misses: `FORMER` has advice for each.
 
 docs/annotations.md documents each key. Comments about Argo CD Image Updater (AIU) refer to v0.18
 (v0), the last version that reads annotations by default, and v1.3 (v1).
@@ -53,8 +53,8 @@ OURS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its key, without the prefix. The value and the key are "" if no annotation sets
-    the key.
+    """An annotation's value, and its key without the prefix. Both are "" if no annotation sets the
+    key.
     """
 
     key: str = ""
@@ -64,7 +64,7 @@ class Setting:
         return bool(self.key)
 
     def wrong(self, message: str, hint: str) -> Faulty:
-        """Return the error about this value."""
+        """Return an error about the setting's value."""
         return Faulty(self.key, self.value, message, hint)
 
 
@@ -85,7 +85,7 @@ def prefixes(entry: Entry, aliases: frozenset[str] = frozenset()) -> tuple[str, 
     - `acme/web=ghcr.io/acme/web`: `acme_web`, `acme/web`
     - `ghcr.io/acme/web`: `ghcr.io_acme_web`, `acme_web`, `web`
 
-    An entry without an alias does not get a prefix that is an alias of another entry (`aliases`).
+    An entry without an alias does not get a prefix that is another entry's alias (`aliases`).
     """
     if entry.alias:
         alias_in_v0 = entry.alias.replace("/", "_")
@@ -110,11 +110,11 @@ class ImageList:
     # the text and the error of each entry that cannot be parsed
     unreadable: tuple[tuple[str, Malformed], ...]
     unreadable_aliases: tuple[str, ...]
-    # by an entry's text, the parts that commas cut off its version range: {"web=nginx:>=1": ["<2"]}
+    # entry's text → the parts that commas cut off its version range: {"web=nginx:>=1": ["<2"]}
     cut_parts: Mapping[str, list[str]]
     aliases: frozenset[str]  # the prefixes of all entries with an alias
-    without_alias: Mapping[str, Entry]  # the entries without an alias, by each of their prefixes
-    names: frozenset[str]  # all prefixes, and the aliases of unreadable entries
+    without_alias: Mapping[str, Entry]  # the entries without an alias, by prefix
+    names: frozenset[str]  # all prefixes, including the aliases of unreadable entries
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -142,11 +142,13 @@ class ImageList:
 def read_image_list(text: str) -> ImageList:
     """Parse an `image-list`, such as `web=nginx:1.x, ghcr.io/acme/api`.
 
-    An entry that cannot be parsed is in `unreadable`, and its alias still counts as a prefix.
+    Entries that cannot be parsed are listed in `unreadable`, and their aliases still count as
+    prefixes.
     """
     texts = split_image_list(text)
-    # A comma in a version range splits an entry: `<2` in `web=nginx:>=1,<2` is not an entry.
-    # Each part that was cut off is mapped to its entry. Both are indices in `texts`.
+    # A comma in a version range splits an entry: `<2` in `web=nginx:>=1,<2` is not a separate
+    # entry. Each part that was cut off is mapped to the entry that it belongs to. Both are indices
+    # in `texts`.
     entry_of_cut_part = cut_ranges(text)
     cut_parts: dict[str, list[str]] = {}
     for part_index, entry_index in entry_of_cut_part.items():
@@ -199,8 +201,8 @@ Index = Mapping[str, Mapping[str, str]]
 
 
 def index(annotations: Mapping[str, str]) -> Index:
-    """Return the values of an Application's image keys, by key and prefix:
-    `{"allow-tags": {"web": "regexp:^v"}}`.
+    """Return the values of an Application's image keys, indexed by key and prefix: `{"allow-tags":
+    {"web": "regexp:^v"}}`.
 
     Empty values are omitted, except for a per-image `ignore-tags`.
 
@@ -235,7 +237,7 @@ def split_key(full_key: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return an entry's settings by image key. If no annotation sets a key, its setting is
+    """Return an entry's settings, indexed by image key. If no annotation sets a key, its setting is
     `Setting()`.
 
     `names` are the prefixes of the entry's own keys, such as `web`. Settings under them take
@@ -259,7 +261,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def boolean(setting: Setting) -> bool:
-    """Parse a boolean in AIU v1's spellings. An absent setting is False.
+    """Parse a boolean in any spelling that AIU v1 accepts. An absent setting is False.
 
     Raises `Faulty` for any other string.
     """
@@ -271,7 +273,7 @@ def boolean(setting: Setting) -> bool:
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
-    """Return the platform names, trimmed."""
+    """Return the platform names in a setting, trimmed."""
     return tuple(platform.strip() for platform in setting.value.split(",") if platform.strip())
 
 
@@ -283,7 +285,8 @@ def write_back_method(value: str) -> tuple[str, str]:
     The default method is `git`; in AIU, it is `argocd`. Raises `Faulty`.
     """
     method, colon, credentials = (part.strip() for part in value.partition(":"))
-    allowed_methods = ("git",) if colon else ("", "git", "argocd")  # only git has credentials
+    # only the git method uses credentials
+    allowed_methods = ("git",) if colon else ("", "git", "argocd")
     lacks_credentials = bool(colon) and not credentials
     if method not in allowed_methods or lacks_credentials:
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
@@ -302,7 +305,7 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 def git_branch(value: str) -> tuple[str, str]:
     """Return the base branch and the template of the head branch (which a pull request proposes)
-    from a `git-branch` value, `<base>:<head>`. Each is "" if it is not part of the value.
+    from a `git-branch` value, `<base>:<head>`. Each is "" if the value does not contain it.
 
     A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
     contain one. Raises `Faulty`.
@@ -332,9 +335,9 @@ def git_branch(value: str) -> tuple[str, str]:
     return base, head_template
 
 
-# Keys from older manifests, guides, and AIU forks, in their `normal_spelling`. `{}` is the alias
-# with its dot. Deckhouse's fork updates charts (`chart-version`). The `git-…` keys are settings in
-# AIU's ConfigMap or on its command line, but guides show them as annotations.
+# Keys from older manifests, guides, and AIU forks, in their `normal_spelling`. `{}` stands for the
+# alias and the dot after it. Deckhouse's fork updates charts (`chart-version`). The `git-…` keys
+# are settings in AIU's ConfigMap or on its command line, but guides show them as annotations.
 FORMER: Mapping[str, str] = {
     "credentials": "use {}pull-secret",
     "git-credentials": "use write-back-method: git:secret:<namespace>/<name>",
@@ -371,7 +374,7 @@ class Doubt(Troubled):
 
     # near: a near miss of a known key. former: a key from an older version or a fork. level: an
     # Application-wide key under an alias. orphan: a per-image key whose prefix does not belong to
-    # an entry. unknown: anything else.
+    # any entry. unknown: anything else.
     kind: DoubtKind
     trouble: Trouble
     meant: str = ""  # the full key that was probably meant: "web.allow-tags"
@@ -379,15 +382,15 @@ class Doubt(Troubled):
 
     @property
     def governs(self) -> bool:
-        """Whether the key is a misspelled rule or place. If so, the entries it applies to must not
-        be updated.
+        """Whether the key is a misspelled rule or write-back location. If so, the entries it
+        applies to must not be updated.
         """
         return self.kind == "near" and self.meant != "image-list"
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
     """Return the keys (without the prefix) of the annotations that have no effect, each with a
-    `Doubt` that says why, and which key to use instead.
+    `Doubt` that explains why and names the key to use instead.
     """
     image_list = annotations.get("image-list", "")
     doubt_of_each_key = ((key, doubt(key, image_list)) for key in annotations)
@@ -396,9 +399,7 @@ def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, image_list: str) -> Doubt | None:
-    """Return why a key has no effect with this `image-list`, as a `Doubt`, or None for a key that
-    has an effect.
-    """
+    """Return a `Doubt` if the key has no effect with this `image-list`, or else None."""
     parsed_list = read_image_list(image_list)
     prefix, image_key = split_key(key)
     is_image_key = image_key != ""
@@ -407,7 +408,7 @@ def doubt(key: str, image_list: str) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    # The first one is the most likely. There is always at least one, because "unknown" fits any
+    # The first doubt is the most likely. There is always at least one, because "unknown" fits any
     # key.
     return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))
 
@@ -441,7 +442,7 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
     separators = "." if correctly_spelled else "._-"
     yield from _doubts_with_a_misspelled_alias(key, _splits(key, separators), image_list)
 
-    # A prefix that no entry has: `removed.helm.image-tag`. Try the shortest prefix first, because
+    # A prefix that no entry uses: `removed.helm.image-tag`. Try the shortest prefix first, because
     # `image-tag` alone looks like a key from another version.
     for prefix, suffix in reversed(splits):
         yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, image_list)
@@ -475,9 +476,9 @@ def _doubts_with_a_misspelled_alias(
     splits: Iterable[tuple[str, str]],
     image_list: ImageList,
 ) -> Iterator[Doubt]:
-    """Yield possible reasons why a key has no effect if its prefix and an alias have the same
-    normal spelling, as `Web` and `web` do. `splits` are its possible prefixes, each with the rest
-    of the key.
+    """Yield possible reasons why a key has no effect. The key's prefix is a misspelled alias: both
+    have the same normal spelling, as `Web` and `web` do. `splits` contains each possible prefix,
+    with the rest of the key.
     """
     alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
     for prefix, suffix in splits:
@@ -494,7 +495,7 @@ def _doubts_with_an_unknown_prefix(
     image_list: ImageList,
 ) -> Iterator[Doubt]:
     """Yield possible reasons why a key has no effect. The key consists of a prefix that no entry
-    has, a dot, and `suffix`.
+    uses, a dot, and `suffix`.
     """
     if normal_spelling(suffix) in FORMER:
         yield _former_key(key, prefix, suffix)
@@ -524,8 +525,8 @@ def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
 
 
 def _near_miss(key: str, known_key: str, alias: str = "") -> Doubt:
-    """Return the doubt about a near miss of a known key, alone or under an alias."""
-    if known_key == "tag-match":  # the old name
+    """Return a doubt about a near miss of a known key, with or without an alias."""
+    if known_key == "tag-match":  # the old name of allow-tags
         known_key = "allow-tags"
     correct_key = f"{alias}.{known_key}" if alias else known_key
     return _doubt_of(
@@ -538,7 +539,7 @@ def _near_miss(key: str, known_key: str, alias: str = "") -> Doubt:
 
 
 def _former_key(key: str, prefix: str, suffix: str) -> Doubt:
-    """Return the doubt about a key from another version or a fork, under a prefix or alone."""
+    """Return a doubt about a key from another version or a fork, with or without a prefix."""
     advice = FORMER[normal_spelling(suffix)]
     replacement = advice.format(f"{prefix}." if prefix else "")
     return _doubt_of(
@@ -549,7 +550,7 @@ def _former_key(key: str, prefix: str, suffix: str) -> Doubt:
 
 
 def _wrong_level(key: str, known_key: str) -> Doubt:
-    """Return the doubt about an Application-wide key under a prefix."""
+    """Return a doubt about an Application-wide key that has a prefix."""
     hint = f"use {known_key} for the whole Application"
     return _doubt_of(
         "level", f"{key} has no effect: {known_key} has no per-image form", hint, known_key
@@ -557,7 +558,7 @@ def _wrong_level(key: str, known_key: str) -> Doubt:
 
 
 def _orphan_key(key: str, prefix: str, known_key: str, image_list: ImageList) -> Doubt:
-    """Return the doubt about a per-image key whose prefix does not belong to an entry.
+    """Return a doubt about a per-image key whose prefix does not belong to any entry.
 
     `known_key` is the part after the prefix, spelled correctly.
     """
@@ -640,7 +641,8 @@ def parse_credential_source(spec: str) -> CredentialSource:
 def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
     """Return the namespace and the name in `secret`, which is `<namespace>/<name>`.
 
-    Raises `Malformed` if a part or the `field` is missing or invalid. `spec` is for the message.
+    Raises `Malformed` if a part or the `field` is missing or invalid. `spec` is the whole source,
+    for the error message.
     """
     namespace, _, name = secret.partition("/")
     if not all((namespace, name, field)) or "/" in name or "#" in field:

@@ -48,8 +48,8 @@ from task.text import and_more, counted
 
 # an annotation, the severity, the problem, and the fix
 Remark = tuple[str, Severity, str, str]
-# AIU reads these only per image, but users expect more (AIU issues 1122 and 1142). Here, their
-# Application-wide form applies to every image.
+# AIU reads these keys only per image, but users expect them to work for the whole Application, too
+# (AIU issues 1122 and 1142). Here, their Application-wide form applies to every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 # Placeholders that remain because people copy examples or use a template that is never rendered
 # (AIU issues 660 and 877).
@@ -77,7 +77,7 @@ class Finding(Troubled):
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
-    """Return a trouble as `lint` reports it: its rule is always "annotation"."""
+    """Return a trouble for `lint` to report. Its rule is always "annotation"."""
     return Trouble("annotation", message, hint, severity)
 
 
@@ -86,7 +86,8 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     subscribed = subscribe(app, defaults)
     image_list = app.annotations.get("image-list", "")
     impossible_entries = dict(_impossible_entries(image_list))
-    # `_remarks` reports misspelled keys and impossible entries, in its own words.
+    # Leave out misspelled keys and impossible entries, because `_remarks` reports them in its own
+    # words.
     unsorted = [
         finding_of_flaw(app, flaw)
         for flaw in subscribed.flaws
@@ -176,7 +177,7 @@ def missing_method_findings(apps: Iterable[Application]) -> tuple[Finding, ...]:
 
 
 def _is_only_for_us(app: Application) -> bool:
-    """Return whether an Application has a target or an annotation that AIU does not support."""
+    """Return whether an Application uses a target or an annotation that AIU does not support."""
     target = app.annotations.get("write-back-target", "")
     return target.startswith("manifests") or any(key.endswith(OURS) for key in app.annotations)
 
@@ -188,8 +189,9 @@ def findings_of_all(
     (its maker) causes in several Applications is reported once.
 
     A mistake in an ApplicationSet's template appears in every generated Application, with different
-    values for its placeholders. Other mistakes come from a generator's parameters, and their
-    findings are merged only if the messages are the same.
+    values for its placeholders. Other mistakes come from a generator's parameters. Findings about
+    those are merged only if the messages are the same, apart from the Application's and the
+    annotation's name.
     """
     apps = tuple(apps)
     # by the ApplicationSet and its location
@@ -213,7 +215,7 @@ def findings_of_all(
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """A finding of one Application, and its position among the findings of all Applications."""
+    """A finding about one Application, and its position among all Applications' findings."""
 
     position: int
     app: Application
@@ -223,8 +225,8 @@ class _Occurrence:
 def _similar_findings(
     apps: Iterable[Application], defaults: Defaults
 ) -> Iterable[list[_Occurrence]]:
-    """Return the findings of all Applications in groups. The findings in a group may be the same
-    problem: they have the same maker and the same common part.
+    """Return the findings about all Applications, grouped by their maker (an ApplicationSet or
+    ImageUpdater) and common part. The findings in a group may all have the same cause.
     """
     similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by their maker and common part
     position = 0
@@ -232,11 +234,12 @@ def _similar_findings(
         times_seen = Counter[tuple[object, ...]]()
         for finding in findings(app, defaults):
             position += 1
-            key: tuple[object, ...] = (position,)  # a finding without a maker is in its own group
+            key: tuple[object, ...] = (position,)  # a finding without a maker forms its own group
             if _maker(app, finding):
                 common_part = _common_part(app, finding)
                 # One Application may have several findings with the same common part. The first of
-                # them is similar to the first one of another Application, and so on.
+                # them is grouped with the first of each other Application, the second with the
+                # second, and so on.
                 times_seen[common_part] += 1
                 key = (*common_part, times_seen[common_part])
             similar.setdefault(key, []).append(_Occurrence(position, app, finding))
@@ -254,8 +257,8 @@ def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
 
 
 def _by_message(occurrences: Iterable[_Occurrence]) -> list[list[_Occurrence]]:
-    """Return the findings in groups whose messages are the same, or differ only in the names of
-    the Application and of the annotation.
+    """Return the findings, grouped by message. Messages that differ only in the Application's and
+    the annotation's name count as the same.
     """
     groups: list[list[_Occurrence]] = []
     group_of_text: dict[str, list[_Occurrence]] = {}
@@ -294,8 +297,8 @@ def _maker(app: Application, finding: Finding) -> str:
 
 
 def _of_several(app: Application, finding: Finding, others: int) -> Finding:
-    """Return one finding for an Application and for a number of `others` that have the same
-    finding.
+    """Return a single finding on behalf of an Application and `others` more Applications that have
+    the same finding.
     """
     more = counted(others, "more Application")
     message = f"{_maker(app, finding)}: {finding.message} ({app.key} and {more})"
@@ -352,7 +355,7 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
         if placeholder:
             message = f"{piece!r} contains the placeholder {placeholder.group()!r}"
             yield piece, (message, "replace it with its value")
-        elif number in cut_off_parts:  # reported as a flaw of its entry
+        elif number in cut_off_parts:  # reported as a flaw of the entry it was cut from
             continue
         elif _has_open_bracket(previous_piece):
             hint = (
@@ -400,14 +403,15 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
 
     key_doubt = doubt(key, image_list)
     if key_doubt:
-        # An orphan, a key whose prefix no entry has, is probably left over from a removed image,
+        # An orphan (a key whose prefix no entry uses) is probably left over from a removed image,
         # unless the prefix is similar to an alias.
         has_similar_alias = key_doubt.kind == "orphan" and key_doubt.meant != ""
         is_error = key_doubt.kind in ("near", "level") or has_similar_alias
         yield key, "error" if is_error else "warning", key_doubt.message, key_doubt.hint
         return
 
-    if key in app.from_resource:  # a field of an ImageUpdater, which AIU reads, not an annotation
+    # set by a field of an ImageUpdater, which AIU reads, rather than by an annotation
+    if key in app.from_resource:
         return
     if not NAME.fullmatch(key):
         message = (
@@ -430,8 +434,8 @@ def _is_read(app: Application, key: str) -> bool:
 
 
 def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
-    """Yield the problems with an annotation's value: it is a template, or a `pull-secret` that does
-    not work. A run would notice these only when it queries the registry.
+    """Yield the problems with an annotation's value: it is a template that is never rendered, or a
+    `pull-secret` that cannot work. A run would notice these only when it queries the registry.
     """
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = (
@@ -471,7 +475,7 @@ def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
 def _entry_mistakes(app: Application, impossible_entries: Collection[str]) -> Iterator[Remark]:
     """Yield the mistakes in each `image-list` entry and in its own settings.
 
-    `impossible_entries` are the texts of entries that cannot be images. They are skipped.
+    `impossible_entries` are the texts of entries that cannot be images, which are skipped here.
     """
     image_list = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
@@ -516,7 +520,7 @@ def _version_in_name(image_name: Setting) -> Iterator[Remark]:
 
 
 def _upper_case(entry: Entry) -> Remark:
-    """Return the error about an image name with uppercase letters."""
+    """Return an error about an image name with uppercase letters."""
     why = "the repository has uppercase letters, which registries reject, so no build matches it"
     image = entry.image
     registry = image.name.removesuffix(image.repository)
@@ -533,7 +537,8 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
     if version_range in ("", entry.constraint):
         return
     suggested_range = version_range
-    # Both must match, but a range with alternatives (`||`) cannot be combined with another.
+    # A tag must match both ranges, but a range with alternatives (`||`) cannot be combined with
+    # another.
     if entry.constraint and "||" not in version_range:
         suggested_range = f"{entry.constraint} {version_range}"
     message = (
@@ -544,7 +549,7 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
 
 
 def _unusable_alias(alias: str) -> Remark:
-    """Return the remark about an alias that cannot begin an annotation name, such as `acme/web`.
+    """Return a remark about an alias that cannot begin an annotation name, such as `acme/web`.
 
     For `acme/web`, AIU 0.x reads the keys of `acme_web`, and later versions those of `acme/web`.
     The remark suggests a new alias.
@@ -605,7 +610,7 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
     fix = "use the Helm parameter's name instead"
     as_in_chart = f"for example, {sample}, or the name that the chart uses"
     path = value.removeprefix("$").lstrip(".")
-    is_an_image = is_image(value, entry)  # None: it could be either
+    is_an_image = is_image(value, entry)  # None: it could be an image or a parameter name
     if path.startswith("Values."):
         message = f"{key}: {value!r} is template syntax"
         yield key, "error", message, f"use {path.removeprefix('Values.')}"
@@ -626,8 +631,8 @@ def _several_kinds(
     entry: Entry,
     own_settings: Mapping[str, Setting],
 ) -> Iterator[Remark]:
-    """Yield a warning if an image has keys for several types of sources, such as
-    `helm.image-tag` and `kustomize.image-name`.
+    """Yield a warning if an image has keys for several source types, such as `helm.image-tag` and
+    `kustomize.image-name`.
 
     AIU 0.x uses the keys for the Application's type; 1.x rejects the Application.
     """
@@ -639,7 +644,7 @@ def _several_kinds(
     if len(key_of_kind) < 2:  # only one type, or none
         return
     target = app.annotations.get("write-back-target", "")
-    if "kustomization" in target and "helmvalues" in target:  # both types are written
+    if "kustomization" in target and "helmvalues" in target:  # the Application writes both types
         return
 
     message = (
@@ -649,7 +654,7 @@ def _several_kinds(
     hint = "keep only the keys for the Application's type (spec.source)"
     removable_keys = dict(key_of_kind)
     kinds_in_use = {source.kind.lower() for source in app.sources} & key_of_kind.keys()
-    if len(kinds_in_use) == 1:  # otherwise, it is unclear which keys are used
+    if len(kinds_in_use) == 1:  # with several types, it is unclear which keys are used
         (kind_in_use,) = kinds_in_use
         hint = f"keep the {kind_in_use}.… keys"
         del removable_keys[kind_in_use]
@@ -658,7 +663,7 @@ def _several_kinds(
 
 
 def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
-    """Yield mistakes in readings: an entry's settings, combined with the defaults.
+    """Yield mistakes that show only in the entries' settings as read, with the defaults applied.
 
     These are a `tag-order` that does not fit the current tag, and a Helm parameter that is set as
     both the name and the tag of an image.
@@ -710,8 +715,8 @@ def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Rem
 
 
 def _current_tags(app: Application, reading: EntryReading) -> Iterable[str]:
-    """Return the tags of an entry's image that are running or in the Application's own source,
-    without duplicates.
+    """Return the distinct tags of an entry's image that are running or set in the Application's own
+    source.
     """
     tags = []
     references = list(app.live)
@@ -747,7 +752,7 @@ def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remar
 
 
 def _conflicting_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield a warning for two entries that write the same image to the same place by different
+    """Yield a warning for two entries that write the same image to the same place under different
     rules.
     """
     first_with_place: dict[tuple[str, str, str], Subscription] = {}  # by path, place, and image
@@ -769,8 +774,8 @@ def _conflicting_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark
 
 
 def _kustomize_entry(sub: Subscription) -> str:
-    """Return a description of the kustomization entry that gets the tag, or "" if the tag goes
-    elsewhere.
+    """Return a description of the kustomization entry that the tag is written to, or "" if the tag
+    is written elsewhere.
     """
     in_override = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
     if not in_override and sub.target != "kustomization":
@@ -779,19 +784,23 @@ def _kustomize_entry(sub: Subscription) -> str:
 
 
 def _containers(sub: Subscription) -> str:
-    """Return a description of the containers that get the tag, or "" if the tag goes elsewhere."""
+    """Return a description of the containers that receive the tag, or "" if the tag is written
+    elsewhere.
+    """
     if sub.target != "manifests":
         return ""
     return f"the containers for {sub.keys.manifests_name or sub.entry.image.name}"
 
 
 def _alias_of(reading: EntryReading | Subscription) -> str:
-    """Return the entry's alias, or a placeholder for messages."""
+    """Return the entry's alias for use in messages, or a placeholder if it has none."""
     return reading.entry.alias or "<alias>"
 
 
 def _helm_value(sub: Subscription) -> str:
-    """Return the key of the Helm value that gets the tag, or "" if the tag goes elsewhere."""
+    """Return the key of the Helm value that the tag is written to, or "" if the tag is written
+    elsewhere.
+    """
     in_override = sub.target in ("override", "file") and sub.source.kind == "Helm"
     if not in_override and sub.target != "helmvalues":
         return ""
@@ -799,12 +808,12 @@ def _helm_value(sub: Subscription) -> str:
 
 
 def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
-    """Return a problem for each place in Git to which two Applications write different images,
-    or the same image by different rules.
+    """Return a problem for each place in Git to which two Applications write different images, or
+    the same image under different rules.
 
     Each Application deploys what the other writes, regardless of its own rules.
     """
-    first_with_place: dict[tuple[str, ...], Subscription] = {}  # the first one that writes there
+    first_with_place: dict[tuple[str, ...], Subscription] = {}  # the first to write to each place
     # one problem per place, no matter how many Applications share it
     problems: dict[tuple[str, ...], Finding] = {}
     for sub in subscriptions:
@@ -823,8 +832,8 @@ def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Findin
 
 
 def _conflict(sub: Subscription, other_sub: Subscription, location: str) -> Remark | None:
-    """Return the problem with a place in Git (`location`) to which the Applications of both
-    Subscriptions write, or None if they write the same image by the same rules.
+    """Return the conflict between two Subscriptions whose Applications write to the same place in
+    Git (`location`), or None if both write the same image under the same rules.
     """
     neighbour = other_sub.application.key
     if other_sub.entry.image.identity != sub.entry.image.identity:
@@ -857,8 +866,8 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
 
 
 def _target_mistakes(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield the mistakes in write-back targets: a target has no key for the tag, is a values file
-    that the source does not use, or does not suit the source's type.
+    """Yield mistakes in write-back targets: a target without a key for the tag, a values file that
+    the source does not use, or a target that does not suit the source's type.
     """
     for sub in subscriptions:
         alias = _alias_of(sub)
@@ -894,7 +903,7 @@ def _head_template_mistakes(app: Application) -> Iterator[Remark]:
     """Yield an error if a head branch template is invalid."""
     try:
         _, head_template = git_branch(app.annotations.get("git-branch", ""))
-    except Malformed:  # reported as a flaw
+    except Malformed:  # already reported as a flaw
         return
     if not head_template:
         return
@@ -909,8 +918,8 @@ def _path_from_root(sub: Subscription) -> str:
     """Return the path of a `helmvalues` target as typed, if it was probably meant to start at the
     repository's root, as people expect (AIU issue 1518), or else "".
 
-    It probably was if the source uses a values file with this path from the root, but none with
-    this path from the source's folder.
+    That is likely if the source uses a values file with this path from the root, but none with this
+    path from the source's folder.
     """
     if not sub.source.path or sub.repo != sub.source.repo:
         return ""

@@ -1,8 +1,8 @@
 """Turns an Application's annotations into Subscriptions, and finds flaws in them.
 
-An entry with an error does not get a Subscription, so that a broken rule never lets a tag through.
-AIU logs a warning and continues with a different rule: for example, it uses semver if the strategy
-is unknown.
+No Subscription is created for an entry with an error, so that a broken rule never lets a tag
+through. AIU logs a warning and continues with a different rule: for example, it uses semver if the
+strategy is unknown.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def subscribe(
     error.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
-    # Each of `errors` is about the whole Application, and prevents all its updates.
+    # Each error in `errors` concerns the whole Application, and prevents all of its updates.
     targets, errors = write_backs(app, defaults.argocd_namespace)
     pull_request = defaults.pull_request
     pull_request_text = app.annotations.get("pull-request", "")
@@ -177,10 +177,10 @@ def _flaws_of_entries(
     error: Faulty | TaskError,
 ) -> list[Flaw]:
     """Return an error in an Application's annotations (`Faulty`), or in the source or target that
-    they choose (`TaskError`), as a flaw of each entry.
+    they select (`TaskError`), as a flaw of each entry.
 
     If there are no entries, returns a single flaw for an error in the annotations. A `TaskError` is
-    then not a flaw, because nothing would be written.
+    not a flaw in that case, because nothing would be written.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)
@@ -189,7 +189,7 @@ def _flaws_of_entries(
     else:
         trouble = Trouble(error.rule, error.message, error.hint)
         value = app.annotations.get(TARGET, "")
-        key = TARGET if value else ""  # if it is not set, the flaw is not in any annotation
+        key = TARGET if value else ""  # if no target is set, no annotation is to blame
     if not readings and isinstance(error, Faulty):
         return [Flaw(text="", entry=None, key=key, value=value, trouble=trouble)]
     return [
@@ -214,7 +214,7 @@ class EntryReading:
 
 @dataclass(frozen=True)
 class _Annotated:
-    """All settings in an Application's annotations, except where to write."""
+    """All settings in an Application's annotations, except for where to write."""
 
     readings: tuple[EntryReading, ...]  # all entries that can be parsed
     # the entries without a misspelled key; they may have other mistakes
@@ -239,7 +239,7 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
     for entry in image_list.entries:
         settings = keys.settings(index, image_list.prefixes(entry))
         reading = EntryReader(entry, settings, defaults).read()
-        if entry.text in image_list.cut_parts:  # part of its version range is missing
+        if entry.text in image_list.cut_parts:  # part of the entry's version range is missing
             reading = replace(reading, broken=True)
         readings.append(reading)
 
@@ -335,9 +335,9 @@ class EntryReader:
     def read(self) -> EntryReading:
         """Return the entry's settings, with the flaws found in them.
 
-        An invalid setting gets a default value.
+        Invalid settings are replaced with default values.
         """
-        default: tuple[Strategy, str] = ("semver", "")  # no range
+        default: tuple[Strategy, str] = ("semver", "")  # semver without a range
         strategy, strategy_range = self._try(self._strategy, default)
         # Only the strategy has been read so far, so any error is about it.
         known_strategy = None if self._has_errors() else strategy
@@ -446,11 +446,11 @@ class EntryReader:
             return otherwise
 
     def _fault(self, setting: Setting | Faulty, message: str, hint: str) -> None:
-        """Add a flaw that is an error."""
+        """Add a flaw with the severity "error"."""
         self._add(setting.key, setting.value, Trouble("annotation", message, hint))
 
     def _warn(self, setting: Setting | Faulty, message: str, hint: str) -> None:
-        """Add a flaw that is a warning."""
+        """Add a flaw with the severity "warning"."""
         warning = Trouble.warning("annotation", f"{setting.key}: {message}", hint)
         self._add(setting.key, setting.value, warning)
 
@@ -463,8 +463,8 @@ class EntryReader:
         """Return the strategy under its current name, and the constraint in `semver:<constraint>`,
         or "".
 
-        An old name adds a warning. Raises `Faulty` for an unknown strategy; AIU logs a warning and
-        uses semver.
+        An old name results in a warning. Raises `Faulty` for an unknown strategy; AIU logs a
+        warning and uses semver.
         """
         setting = self.settings["update-strategy"]
         if not setting:
@@ -489,7 +489,7 @@ class EntryReader:
         return strategy, ""
 
     def _pin_digest(self) -> bool:
-        """Return whether the digest is also written. Raises `Faulty`."""
+        """Return whether the digest is written as well. Raises `Faulty`."""
         setting = self.settings["pin-digest"]
         return keys.boolean(setting) if setting else self.defaults.pin_digest
 
@@ -498,7 +498,7 @@ class EntryReader:
 
         The latter is `strategy_range`, which may be "". Raises `Faulty` if the constraints do not
         fit the strategy, which may need a tag to follow or a version range. A constraint that the
-        strategy ignores adds a warning.
+        strategy ignores results in a warning.
         """
         entry_constraint = self.entry.constraint
         # "range", "tag", or "" if the strategy ignores constraints
@@ -547,7 +547,7 @@ class EntryReader:
             if not is_platform(name):
                 self._platform_fault(f"{name!r} is not a platform, so no image can match it")
                 continue
-            is_lowercase = name == name.lower()  # otherwise, the flaw above covers it
+            is_lowercase = name == name.lower()  # otherwise, already reported above
             similar_platforms = meant_platforms(name) if is_lowercase else ()
             if similar_platforms:
                 message = f"{name!r} has an unknown architecture, so no image can match it"
@@ -615,7 +615,8 @@ class EntryReader:
 def _check_glob(glob: str) -> None:
     """Raise `Malformed` for a glob that is broken or never matches.
 
-    AIU accepts a glob that never matches, and with it the tags that were meant to be ignored.
+    AIU accepts a glob that never matches, and so does not ignore the tags that it was meant to
+    exclude.
     """
     tag_filter.check_glob(glob)
     impossible = advice.impossible_character(glob)
@@ -629,8 +630,8 @@ def _check_glob(glob: str) -> None:
 def _read_setting(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
     """Return the result of `read`, which parses the setting's value.
 
-    If it raises `Malformed`, raises `Faulty` with the setting's key instead. The hint is the result
-    of `advise`. If that is "", as with the default (`str`), the original hint is kept.
+    If `read` raises `Malformed`, this raises `Faulty` with the setting's key instead. The hint is
+    the result of `advise`. If that is "", as with the default (`str`), the original hint is kept.
     """
     try:
         return read(setting.value)

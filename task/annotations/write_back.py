@@ -1,11 +1,11 @@
-"""Determines from an Application's annotations where an update goes,
-and which files annotations may write.
+"""Determines from an Application's annotations where an update is written, and which files
+annotations may write.
 
-For a multi-source Application, `choose_source` uses a source of the type that the target needs, as
-AIU does. A `chart:` source is a Helm repository and is never cloned with Git.
+For a multi-source Application, `choose_source` selects a source of the type that the target needs,
+as AIU does. A `chart:` source refers to a Helm repository, which is never cloned with Git.
 
 People who can annotate an Application may not be allowed to push. Without limits, a
-`write-back-target` could end another team's hold, change the repository's rules, or run a program
+`write-back-target` could lift another team's hold, change the repository's rules, or run a program
 in its CI.
 """
 
@@ -56,7 +56,7 @@ class Where:
     source: Source
     repo: str
     base: str  # "" means the default branch
-    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
+    fallbacks: tuple[str, ...] = ()  # alternatives if `path` does not exist
     head_template: str = ""  # "" means the base branch
     method: str = "git"
     credentials: str = ""
@@ -66,7 +66,7 @@ class Where:
 
     @property
     def of_plugin(self) -> bool:
-        """Whether the target is a plugin's variables, for which Helm's keys have no meaning."""
+        """Whether the target is a plugin's variables, to which the Helm keys do not apply."""
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
@@ -95,10 +95,11 @@ def write_backs(
     method, credentials = result_or(lambda: write_back_method(method_text), otherwise=("git", ""))
     branch_text = app.annotations.get("git-branch", "")
     base, head_template = result_or(lambda: git_branch(branch_text), otherwise=("", ""))
-    # Only for its errors: `_where_to_write` does not choose a source if the target is broken.
+    # Called only for its errors: `_where_to_write` does not choose a source if the target is
+    # broken.
     result_or(lambda: choose_source(app, ""), otherwise=None)
 
-    # AIU supports only one target. Several targets, separated by commas, are our addition.
+    # AIU supports only one target. A comma-separated list of targets is our addition.
     annotation = app.annotations.get(TARGET, "")
     target_texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
     distinct_places: dict[Where, None] = {}  # duplicate targets are written only once
@@ -107,8 +108,9 @@ def write_backs(
         if where:
             distinct_places[where] = None
 
-    # Add to each target its branch, and what it shares with the other targets. `homes` contains the
-    # folder of the first target for each repository and branch. All targets there share it.
+    # Add to each target its branch, and the data that it shares with the other targets. For each
+    # repository and branch, `homes` contains the folder of the first target. All targets on that
+    # branch share it.
     homes: dict[tuple[str, str], str] = {}
     targets = []
     for where in distinct_places:
@@ -139,7 +141,7 @@ def _folder_of_target(where: Where) -> str:
 
 
 def _with_others(where: Where, targets: Sequence[Where]) -> Where:
-    """Return the target with the paths of the other targets on the same branch in `beside`."""
+    """Return the target with `beside` set to the paths of the other targets on the same branch."""
     if len(targets) == 1:
         return where
     branch = (normal_url(where.repo), where.base)
@@ -229,7 +231,7 @@ def _values_file_at_ref(app: Application, path: str, source: Source) -> Where:
 
 
 def _parse_target(text: str) -> tuple[str, str]:
-    """Return the kind of a `write-back-target`, and its path as written, or "".
+    """Return the kind of a `write-back-target` and its path as written ("" if there is none).
 
     The kind is the word before the colon, `file` for any other path, or `override` for an empty
     text. Raises `Faulty` for a text that is probably meant to be a kind, but is not one.
@@ -262,7 +264,7 @@ def _parse_target(text: str) -> tuple[str, str]:
 
 
 def _refuse_similar_word(text: str, word: str, path: str) -> None:
-    """Raise `Faulty` for a `write-back-method`, and for a word that is similar to the kind of a
+    """Raise `Faulty` if the target is actually a `write-back-method`, or a misspelled kind of
     target, such as `kustomize`.
 
     `text` is the whole target. It is split at the colon into `word` and `path`.
@@ -300,11 +302,12 @@ class Neighbours:
                     self._keys_by_folder.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the Subscription. If its values file belongs to another Application, that
-        Application is its `neighbour`.
+        """Return the Subscription. If its values file (the target `helmvalues`) belongs to another
+        Application, that Application is set as its `neighbour`.
 
-        A file belongs to the Application whose source is the file's folder, or else the nearest
-        parent folder. If that source is the Subscription's own, there is no neighbour.
+        A values file belongs to the Applications whose source is the file's folder, or else the
+        nearest parent folder below the repository's root. If the Subscription's own Application is
+        the only one of these, there is no neighbour.
         """
         if sub.target != "helmvalues":
             return sub
@@ -315,7 +318,8 @@ class Neighbours:
             others = [key for key in keys if key != sub.application.key]
             if others:
                 return replace(sub, neighbour=others[0])
-            if keys:  # its own folder, so no parent folder's Application reads the file
+            # only its own Application uses this folder, so the parent folders do not matter
+            if keys:
                 return sub
             folder = posixpath.dirname(folder)
         return sub
@@ -346,7 +350,7 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 
 def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source]:
-    """Return the sources of the kind `forced`, or, if it is "", of the kind of the first source
+    """Return the sources of the kind `forced`. If `forced` is "", use the kind of the first source
     that has one. A plain directory does not count as a kind.
     """
     kind = forced
@@ -405,7 +409,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
-    """Return the override file's name according to Argo CD's rule, and its alternative name.
+    """Return the override file's name according to Argo CD's naming rule, and the alternative name.
 
     Argo CD adds the namespace as a prefix if the Application is outside the control plane's
     namespace (argo-cd util/argo, AppInstanceName). AIU compares with its own namespace, so an AIU
@@ -419,7 +423,7 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """Return `path` as a path from the repository's root. It is relative to `folder`, or to the
+    """Return `path` as a path from the repository's root. `path` is relative to `folder`, or to the
     root if it begins with "/": `../values.yaml` in `apps/web` becomes `apps/values.yaml`.
 
     Raises `TargetError`, or `SourceError` if `what` is "source", for a path outside the repository
@@ -451,9 +455,9 @@ _GITS = "Git's own files"
 _CI = "the repository's CI definition"
 _REVIEWERS = "the repository's reviewer definitions"
 _NEVER_AT_ALL = (_OURS, _GITS)
-# File and folder names, without the YAML extension. Case is ignored, because some file systems
-# ignore case. Depth is ignored too, because forges and CI systems can be configured to look in
-# other folders.
+# Names of guarded files and folders, without the YAML extension. Case is ignored, because some file
+# systems ignore case. Depth is ignored too, because forges and CI systems can be configured to look
+# in other folders.
 _NEVER: Mapping[str, str] = {
     name: what
     for what, names in (
@@ -473,7 +477,7 @@ _NEVER: Mapping[str, str] = {
 }
 _YAML = re.compile(r"\.ya?ml\Z")
 LONGEST_NAME = 255
-LONGEST_PATH = 4096  # bytes that file systems accept
+LONGEST_PATH = 4096  # the longest path that file systems accept, in bytes
 
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:
@@ -507,7 +511,7 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
 
     for rule in sub.writes:
         for glob in rule.paths or ():
-            # A rule permits a guarded file only if it names it: `*` is not enough.
+            # A rule permits a guarded file only if it names the file explicitly: `*` is not enough.
             parts = glob.split("/")
             names_file = all(name in parts for name in guarded)
             if names_file and fits_glob(glob, path):
@@ -519,7 +523,7 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
 
 def _refuse_by_rule(sub: Subscription, rule: Writes, paths: Collection[str], branch: str) -> None:
     """Raise `NotPermittedError` for a file or branch that this rule in the repository's config does
-    not list.
+    not allow.
 
     A rule without `paths` allows every file, and one without `branches` every branch.
     """
@@ -541,8 +545,8 @@ def refuse_unwritable(path: str) -> None:
     """Raise `NotPermittedError` for a file that annotations must never write,
     and `TargetError` for a name or path that is too long.
 
-    `path` is normalized and relative to the repository's root. The repository's config may still
-    permit its CI and reviewer definitions.
+    `path` is normalized and relative to the repository's root. CI and reviewer definitions are not
+    refused here, because the repository's config may permit them.
     """
     for description in _guarded_names(path).values():
         if description in _NEVER_AT_ALL:
@@ -579,7 +583,7 @@ def _guarded_names(path: str) -> Mapping[str, str]:
 
 
 def _not_written(description: str, path: str, also: str = "") -> NotPermittedError:
-    """Return the error about a guarded file. `also` is appended to its hint."""
+    """Return the error for a guarded file. `also` is appended to its hint."""
     hint = (
         "keep the updated values in another file or folder, and set write-back-target to that"
         f" path{also}"

@@ -42,7 +42,7 @@ from task.model import File, Found, Place, Snapshot
 from task.plain_data import elements, mapping
 from task.text import and_more
 
-MOST = 5_000  # Applications found by following others
+MOST = 5_000  # maximum number of Applications found by following others
 _CLUSTER = "read its Applications with --applications cluster"
 _BRANCH = f"set targetRevision to a branch, or {_CLUSTER}"
 _URL = f"set repoURL to a URL that this step can reach, pass --rewrite-url, or {_CLUSTER}"
@@ -53,15 +53,15 @@ _IF_ANY = (
     " nothing is"
     " missing"
 )
-_LONGEST = 200  # characters of a path shown in a message
+_LONGEST = 200  # maximum characters of a path in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
     "plugin": "plugin output",
 }
 _TOO_MANY = "start with fewer Applications, or read them with --applications cluster"
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_PATTERNS = 100  # the most patterns that one with braces may expand to
-_LONGEST_PATTERN = 500  # characters in a pattern
+_MOST_PATTERNS = 100  # how many patterns a pattern with braces may expand to
+_LONGEST_PATTERN = 500  # maximum characters in a pattern
 # Keys of a source's `kustomize` section that do not change the output.
 _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
@@ -84,7 +84,7 @@ class Deployed:
     app: str = "?"  # "namespace/name" of the Application that deploys the folder
 
     def holds(self, path: str) -> bool:
-        """Return whether a file in or below the folder is one of its manifests.
+        """Return whether a file in or below the folder is one of the folder's manifests.
 
         This depends on `recurse`, `include`, and `exclude`. `path` is relative to the repository's
         root.
@@ -108,8 +108,8 @@ class NoFolder:
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
-    """Yield what each source of an Application deploys: a folder, or the reason why it is not a
-    folder, as with a chart from a Helm repository.
+    """Yield what each source of an Application deploys: a folder, or the reason why the source is
+    not a folder, as with a chart from a Helm repository.
     """
     spec = mapping(item.get("spec"))
     hydrator = spec.get("sourceHydrator")
@@ -137,10 +137,10 @@ def _deployed_by(
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield the folder that a source deploys, or the reason why it is not a folder. If the source
-    only provides values for another source, yield nothing.
+    """Yield the folder that a source deploys, or the reason why the source is not a folder. If the
+    source only provides values for another source, yield nothing.
 
-    `app` is the Application's name for messages. `name` and `namespace` are the defaults of its
+    `app` is the Application's name for messages. `name` and `namespace` are the defaults for its
     Helm release.
     """
     repo = _scalar(source.get("repoURL"))
@@ -178,8 +178,8 @@ def _deployed_by(
 
 
 def _unsupported_kustomize_key(kustomize: Mapping[str, Any]) -> str:
-    """Return the first key, in alphabetical order, of a source's `kustomize` section that changes
-    Kustomize's output, or "".
+    """Return the alphabetically first key in a source's `kustomize` section that changes
+    Kustomize's output, or "" if no key does.
     """
     keys = sorted(str(key) for key, value in kustomize.items() if value and key not in _HARMLESS)
     return f"kustomize.{keys[0]}" if keys else ""
@@ -220,7 +220,7 @@ def _chart_release(
     values_object = helm.get("valuesObject")  # takes precedence over `values`
     if isinstance(values_object, dict) and values_object:
         values = json.dumps(values_object)
-    # a file that begins with "/" is relative to the repository's root, and any other to the chart
+    # a path that begins with "/" is relative to the repository's root, and any other to the chart
     absolute_paths = [posixpath.normpath(posixpath.join("/", path, file)) for file in files]
     release = Release(
         name=_scalar(helm.get("releaseName")) or name,
@@ -259,10 +259,10 @@ def _fits_argo_glob(path: str, pattern: str) -> bool:
     """Return whether a path matches one of Argo CD's globs: `*` matches any characters, even
     slashes, and {a,b} matches a or b.
 
-    A glob with {a,b} becomes one glob for each choice. Globs beyond `_MOST_PATTERNS` and characters
-    beyond `_LONGEST_PATTERN` are ignored.
+    A glob with {a,b} is expanded to one glob for each alternative. Globs beyond `_MOST_PATTERNS`
+    and characters beyond `_LONGEST_PATTERN` are ignored.
     """
-    with_braces = [pattern[:_LONGEST_PATTERN]]  # the globs that may still have braces
+    with_braces = [pattern[:_LONGEST_PATTERN]]  # the globs that may still contain braces
     without_braces = list[str]()
     while with_braces and len(with_braces) + len(without_braces) < _MOST_PATTERNS:
         glob = with_braces.pop()
@@ -278,7 +278,7 @@ def _fits_argo_glob(path: str, pattern: str) -> bool:
 
 
 def _scalar(value: Any) -> str:
-    """Return a YAML scalar as text; "" for a mapping or a list."""
+    """Return a YAML scalar as text, or "" for a mapping or a list."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None or isinstance(value, (dict, list)):
@@ -287,7 +287,7 @@ def _scalar(value: Any) -> str:
 
 
 class FollowedApplications:
-    """Reads the folders that Applications deploy, down to a given depth. Each folder is read once."""
+    """Reads the folders that Applications deploy, each only once, down to a given depth."""
 
     def __init__(
         self,
@@ -299,8 +299,8 @@ class FollowedApplications:
     ) -> None:
         """`depth` is the number of levels below the first Applications.
 
-        `rendered_sets` returns an ApplicationSet's Applications, and any other manifest unchanged.
-        `most` limits the number of Applications.
+        `rendered_sets` returns the Applications of an ApplicationSet, and returns any other
+        manifest unchanged. `most` limits the number of Applications.
         """
         self._repositories = repositories
         self._rendering = rendering
@@ -309,8 +309,8 @@ class FollowedApplications:
         self._most = most
         self._waiting: list[Deployed] = []  # the folders of the next level
         self._no_folders: dict[NoFolder, None] = {}  # this level's sources that have no folder
-        self._read_folders: set[tuple[Deployed, str]] = set()  # with the namespace of their release
-        self._unreadable: set[str] = set()  # repositories
+        self._read_folders: set[tuple[Deployed, str]] = set()  # each with its release's namespace
+        self._unreadable: set[str] = set()  # the URLs of repositories
         self._full = False  # whether the manifests refer to more repositories than are read
 
     def note(self, found: Found) -> None:
@@ -328,8 +328,8 @@ class FollowedApplications:
 
         Anything that cannot be read is yielded as a problem.
         """
-        count = 0  # the number of Applications
-        # Sources without a folder. Those of the lowest level are not reported, because nothing
+        count = 0  # the number of Applications found so far
+        # Sources without a folder. Those on the lowest level are not reported, because nothing
         # below that level would be followed anyway.
         not_followed: dict[NoFolder, None] = {}
         for _ in range(self._depth):
@@ -440,7 +440,8 @@ class FollowedApplications:
     ) -> Iterator[Found]:
         """Yield a folder's manifests, rendered if needed, or the reason why it is not followed.
 
-        `kind` is the tool that generates them. None means that the files are the manifests.
+        `kind` is the tool that generates them. None means that the files themselves are the
+        manifests.
         """
         where = f"{branch.repo}//{folder.path}".rstrip("/")
         if kind is None:
@@ -472,13 +473,15 @@ class FollowedApplications:
             yield source_warning(where, message, error.hint, advice=True)
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
-        """Return whether this folder has not been read this way yet, and mark it as read."""
+        """Return whether this folder has not been read with these settings yet, and mark it as
+        read.
+        """
         # Only Helm's output depends on the release.
         release = folder.release if kind == "helm" else Release()
         repo = repository_key(folder.repo)
         # the same folder may be deployed by several Applications
         without_app = replace(folder, repo=repo, release=release, app="")
-        # the namespace matters for all kinds, because manifests without one get it
+        # the namespace matters for all kinds, because it is the default for manifests without one
         key = (without_app, folder.release.namespace)
         is_new = key not in self._read_folders
         self._read_folders.add(key)
@@ -508,7 +511,9 @@ class _Branch:
     """A repository branch, and the files read from it so far."""
 
     def __init__(self, repository: KeptRepository, names: Snapshot) -> None:
-        """`names` has the paths of the files, without their contents."""
+        """`names` contains the paths of all files on the branch; their contents have not been read
+        yet.
+        """
         self._repository = repository
         self._snapshot = names
         self.repo = names.repo
@@ -522,7 +527,7 @@ class _Branch:
         """Return the paths of all files in or below a folder."""
         if not path:
             return self._names
-        # They are next to each other in the sorted list.
+        # The folder's files are next to each other in the sorted list.
         start = bisect_left(self._names, f"{path}/")
         end = bisect_left(self._names, f"{path}0")  # "0" is the character after "/"
         return self._names[start:end]
@@ -547,8 +552,8 @@ class _Branch:
         return kind_of([path.removeprefix(prefix) for path in self.inside(folder.path)])
 
     def paths_to_read(self, folder: Deployed, kind: Kind | None) -> list[str]:
-        """Return the paths to read to find out whether a folder has Applications: a chart's
-        templates, or the folder's manifests.
+        """Return the paths to read in order to find out whether a folder contains Applications: a
+        chart's templates, or the folder's manifests.
         """
         paths = self.inside(folder.path)
         if kind == "helm":
@@ -567,7 +572,7 @@ class _Branch:
 
         Each round reads all references found in the round before.
         """
-        paths = folders  # and, from the second round on, also files
+        paths = folders  # from the second round on, also files
         paths_read = set[str]()
         while paths:
             self.read(sorted(paths), "files")
@@ -603,8 +608,8 @@ class _Branch:
         return bool(self._repository.read_more(self._snapshot, [Place(path, "exists")]).files)
 
     def files_with_applications(self, kind: Kind, folder: Deployed) -> list[str] | None:
-        """Return the files that contain a folder's Applications, [] if it has none, or None if Helm
-        or Kustomize must generate them.
+        """Return the files that contain a folder's Applications, [] if there are none, or None if
+        Helm or Kustomize must generate them.
 
         Most charts and kustomizations do not generate Applications, and running the program for
         each of them would take minutes.
@@ -620,7 +625,7 @@ class _Branch:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:
-            # `manifests`, which is called next, gets the files' texts from there
+            # `manifests`, which is called next, reads the files' texts from `_files`
             self._files.update((path, File(texts[path])) for path in manifests)
         return manifests
 
@@ -670,13 +675,15 @@ def _no_folder_warnings(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
 
 
 def _not_followed_warning(app: str, why: str, hint: str = _PATH) -> Found:
-    """Return a warning that says why a source of the Application `app` is not followed."""
+    """Return a warning that explains why a source of the Application `app` is not followed."""
     message = f"Applications from {app} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 
 
 def _with_namespace(found: Found, namespace: str) -> Found:
-    """Return the manifest, with this namespace (the one Argo CD uses) if it sets none."""
+    """Return the manifest. If it sets no namespace, this namespace is added, which Argo CD would
+    use.
+    """
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found

@@ -29,7 +29,7 @@ _KEYS = {"name", "server", "project", "labels", "annotations"}
 
 
 class RenderedSets:
-    """Turns each ApplicationSet into its Applications."""
+    """Turns ApplicationSets into their Applications."""
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class RenderedSets:
     ) -> Found:
         """Return a problem with an ApplicationSet: an error or a warning.
 
-        With an event, it is an error if the ApplicationSet may concern the event's images. Without
-        an event, it is an error if the run is strict. `code` is the exit code of the error.
+        With an event, it is an error if the ApplicationSet may track the event's images. Without an
+        event, it is an error if the run is strict. `code` is the exit code of the error.
         """
         if self._images:
             is_error = may_name(found.item, self._images, self._prefix)
@@ -162,7 +162,7 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
 def _parse_cluster(entry: Any, where: str) -> NamedCluster:
     """Return the cluster in an entry of the `--clusters` file, such as `{name: prod, server: …}`.
 
-    Raises a `UsageError` that begins with `where`.
+    Raises a `UsageError` whose message begins with `where`.
     """
     if not isinstance(entry, dict):  # treated as an entry without a name
         entry = {}

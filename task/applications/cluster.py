@@ -1,5 +1,5 @@
-"""Reads Applications from a cluster, for `--applications cluster`, and from Argo CD's API,
-for `argocd`.
+"""Reads Applications from a cluster (`--applications cluster`) and from Argo CD's API
+(`--applications argocd`).
 
 Only Applications that may use the images are read in full. First, only the metadata is listed. That
 list is an eighth the size of a full one, or a fiftieth with gzip (measured with 2,000 Applications
@@ -41,8 +41,8 @@ class ClusterManifests:
     """The cluster's Applications that have annotations with the prefix, or that an ImageUpdater
     references.
 
-    `wanted` decides whether an object may concern this run. Only those objects are read in full.
-    `wanted` gets an Application's metadata (`item["metadata"]["annotations"]`) or a whole
+    `wanted` decides whether an object may be relevant to this run. Only those objects are read in
+    full. `wanted` receives an Application's metadata (`item["metadata"]["annotations"]`) or a whole
     ImageUpdater resource (`item["kind"]`).
     """
 
@@ -62,11 +62,12 @@ class ClusterManifests:
         self._home = argocd_namespace
         self._wanted = wanted
         self._log = log
-        self.listed = 0  # Applications whose metadata was read
+        self.listed = 0  # the number of Applications whose metadata was read
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def manifests(self) -> Iterable[Found]:
-        """Yield all ImageUpdaters, and then, in full, the Applications that may concern this run.
+        """Yield all ImageUpdaters, and then, in full, the Applications that may be relevant to this
+        run.
 
         Raises the same errors as `Kubernetes`.
         """
@@ -75,7 +76,8 @@ class ClusterManifests:
         for item in updaters:
             manifest = _with_kind(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
             yield Found(manifest, ORIGIN)
-        # An Application may get all of its settings from an ImageUpdater, which selects it by name.
+        # An Application may receive all of its settings from an ImageUpdater, which selects it by
+        # name.
         name_patterns: list[_NamePattern] = []
         for item in updaters:
             if self._wanted({"kind": "ImageUpdater", **item}):
@@ -123,7 +125,7 @@ class ClusterManifests:
         name_patterns: Sequence[_NamePattern],
     ) -> tuple[str, list[Item]]:
         """Return the scope (a namespace, or "" for all) that we are allowed to list, and the
-        Applications there that may concern this run, which must be read in full.
+        Applications there that may be relevant to this run and so must be read in full.
 
         If we are not allowed to list all namespaces, the scope is Argo CD's namespace. Raises
         `ForbiddenError` if the options exclude that namespace, or if `scope` is a namespace that we
@@ -143,8 +145,8 @@ class ClusterManifests:
         return self._home, self._list_items_to_read(self._home, name_patterns)
 
     def _list_items_to_read(self, scope: str, name_patterns: Sequence[_NamePattern]) -> list[Item]:
-        """Return the Applications that may concern this run, reduced to their namespaces and names,
-        because annotations and managedFields are large.
+        """Return the Applications that may be relevant to this run, reduced to their namespaces and
+        names, because annotations and managedFields are large.
 
         An Application that the server has returned in full is not reduced. `listed` counts all
         listed Applications.
@@ -172,7 +174,7 @@ class ClusterManifests:
         """Return whether an Application must be read in full, judging by its metadata.
 
         It must match the command-line options. In addition, an ImageUpdater must select its name,
-        or it must have annotations of ours that may concern the run (`wanted`).
+        or it must have our annotations, and they must be relevant to the run (`wanted`).
 
         If an Application with our annotations need not be read in full, it is added to
         `passed_over`, unless an ImageUpdater selects it.
@@ -199,7 +201,7 @@ class ClusterManifests:
         return False
 
     def _read_in_full(self, scope: str, items_to_read: Sequence[Item]) -> Iterator[Item]:
-        """Yield these Applications in full. They are read in the cheaper of two ways: by listing
+        """Yield these Applications in full. They are read in whichever way is cheaper: by listing
         all objects in the scope, or with one request for each Application.
 
         Objects that have been deleted in the meantime are skipped.
@@ -221,7 +223,7 @@ class ClusterManifests:
                     yield item
             return
 
-        # A handful at a time, because objects are large.
+        # Only a handful at a time, because objects are large.
         for start in range(0, len(reduced_items), _HANDFUL):
             items_at_once = reduced_items[start : start + _HANDFUL]
             for whole_item in in_threads(self._get, items_at_once, AT_ONCE):
@@ -266,7 +268,7 @@ class ArgoCDManifests:
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def manifests(self) -> Iterable[Found]:
-        """Return the Applications that may concern this run, in full.
+        """Return the Applications that may be relevant to this run, in full.
 
         If Argo CD lists no Applications at all, returns a warning instead. An Application that
         cannot be read is reported as a warning, but a server that is down raises an error.

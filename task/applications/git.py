@@ -19,14 +19,14 @@ from task.model import File, Found, Place, Snapshot
 from task.text import counted
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each is fetched
+MOST_REPOSITORIES = 50  # for `git` generators and followed Applications; each is fetched
 _BRANCH = (
     "set the generator's revision to a branch, or read its Applications with --applications cluster"
 )
 
 
 def repository_key(repo: str) -> str:
-    """Return a key that is the same for every way to spell a repository's URL in manifests."""
+    """Return a key that is the same for all spellings of a repository's URL in manifests."""
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
@@ -51,10 +51,10 @@ class KeptRepository:
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places (paths to read), at the branch's tip.
+        """Return the files at these locations (paths to read), at the branch's tip.
 
-        The first call determines the commit for all later calls with this branch. "" and "HEAD"
-        mean the default branch.
+        The first call determines the commit that all later calls with this branch use. "" and
+        "HEAD" mean the default branch.
         """
         name = self.default_branch() if branch in ("", "HEAD") else branch
         if name not in self._snapshots:
@@ -63,12 +63,12 @@ class KeptRepository:
         return self._reader.read_more(self._snapshots[name], places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at the same commit."""
+        """Return the files at more locations, at the same commit."""
         return self._reader.read_more(snapshot, places)
 
 
 class Repositories:
-    """All repositories that Applications are read from, by URL."""
+    """All repositories that Applications are read from, keyed by URL."""
 
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         """`repository` opens the repository at a URL."""
@@ -146,10 +146,10 @@ class SnapshotReader(Protocol):
         """Return the branch that HEAD points to."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places, at the tip of the branch."""
+        """Return the files at these locations, at the tip of the branch."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at the same commit."""
+        """Return the files at more locations, at the same commit."""
 
     def close(self) -> None:
         """Remove the fetched objects."""

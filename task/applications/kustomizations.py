@@ -1,5 +1,5 @@
-"""Determines which files a kustomization reads. It may refer only to files and folders in the same
-repository. Pure.
+"""Determines which files a kustomization reads. A kustomization may refer only to files and folders
+in the same repository. Pure.
 
 Kustomize itself would fetch anything that looks like a URL. So before it runs, every reference to
 a file or folder in a kustomization is checked.
@@ -19,7 +19,7 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-# these keys may refer to other folders; all others refer to the folder itself
+# these keys may refer to other folders; all other keys refer to the kustomization's own folder
 FOLDERS = (
     "resources",
     "bases",
@@ -121,7 +121,7 @@ def needed(
 
         for entry in references_in(files[path], path):
             target = _inside(current_folder, entry, path)
-            if target in files:  # a manifest, not a folder
+            if target in files:  # the target is a manifest, not a folder
                 continue
             is_read = any(_is_below(target, folder_read) for folder_read in folders_read)
             if not is_read:
@@ -130,7 +130,7 @@ def needed(
             has_files = any(_is_below(file, target) for file in files)
             if not has_files:
                 raise _absent(entry, target, path, links)
-            waiting.append(target)  # a folder
+            waiting.append(target)  # the target is a folder
     return files
 
 
@@ -260,7 +260,7 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
             if target in files:
                 manifests.append(target)
             else:
-                waiting.append(target)  # a folder
+                waiting.append(target)  # the target is a folder
     return manifests
 
 

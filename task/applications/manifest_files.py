@@ -43,7 +43,8 @@ from task.plain_data import elements
 from task.text import counted
 from task.urls import without_login
 
-LARGEST = 512 * 1024 * 1024  # bytes in one file: ten thousand Applications, as printed by kubectl
+# maximum bytes in one file: enough for ten thousand Applications, as printed by kubectl
+LARGEST = 512 * 1024 * 1024
 GIT_URL = re.compile(r"(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
@@ -83,7 +84,7 @@ class Folder:
         # by folder, so that each kustomization is parsed only once
         self._kustomization = cache(self._parsed)
         self._patches = cache(self._patch_paths)
-        # Filled by `found`, for the warnings at its end:
+        # Filled by `found`, and used for the warnings that it yields at the end:
         self._charts_with_applications: dict[str, None] = {}
         self._files_with_applications: set[str] = set()
 
@@ -98,10 +99,10 @@ class Folder:
             except Malformed as error:
                 yield source_warning(where, f"cannot read {where}: {error.message}", error.hint)
                 continue
-            if self._is_template(path, content):  # also remembers charts with Applications
+            if self._is_template(path, content):  # this call also records charts with Applications
                 continue
             for found in found_in(content, where):
-                if found.concerns_us and self._is_patch(path):  # only a part of an Application
+                if found.concerns_us and self._is_patch(path):  # a patch is not a whole Application
                     continue
                 if found.is_application:
                     self._files_with_applications.add(posixpath.normpath(path))
@@ -132,7 +133,7 @@ class Folder:
         For nested charts, that is the outermost chart.
         """
         *folders, _file_name = path.split("/")
-        charts = []  # those that contain the file, the outermost first
+        charts = []  # the charts that contain the file, outermost first
         for depth, name in enumerate(folders):
             parent = "/".join(folders[:depth])
             if name == "templates" and parent in self._charts:
@@ -180,7 +181,7 @@ class Folder:
             needs_kustomize = False
         elif self._files_with_applications:
             needs_kustomize = changes(root_text, self._rendering.namespace)
-        else:  # its Applications may be outside the folder
+        else:  # the root's Applications may be outside the folder
             needs_kustomize = reaches_out(root_text)
         if needs_kustomize:
             yield "kustomize", self._root
@@ -204,7 +205,7 @@ class Folder:
 
         # folders whose kustomizations use files with Applications, directly or indirectly
         using_applications = _users_above(self._files_with_applications, users)
-        # those that change the Applications themselves
+        # those whose own kustomization changes the Applications
         changing = {
             folder
             for folder in using_applications
@@ -248,7 +249,7 @@ def _users_above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str
     """Return all folders whose kustomization uses one of these files or folders, directly or
     indirectly.
 
-    `users` has, for each file or folder, the folders whose kustomizations refer to it.
+    `users` maps each file or folder to the folders whose kustomizations refer to it.
     """
     all_users = set[str]()
     waiting = list(start)
@@ -267,7 +268,7 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
     Raises `UsageError` if the path itself is unusable.
     """
     if path == "-":
-        content = sys.stdin.buffer.read(LARGEST + 1)  # one extra byte shows that it is too large
+        content = sys.stdin.buffer.read(LARGEST + 1)  # one extra byte, to detect too much input
         if len(content) > LARGEST:
             raise UsageError(
                 f"--applications: stdin has more than {LARGEST:,} bytes",
@@ -325,7 +326,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
         # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
         kind = kind_of(names) if folder == root else None
-        if kind and not rendering.hint_if_disabled(kind):  # it can be rendered
+        if kind and not rendering.hint_if_disabled(kind):  # this folder can be rendered
             files = LocalFiles(folder)
             where = _path_shown(root) or "."
             yield from rendering.rendered(kind, where, files.folder, files.read)

@@ -12,13 +12,13 @@ from task.model import Found
 from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-_BROKEN = Exit.CONFIGURATION  # an error if no other manifest was read
+_BROKEN = Exit.CONFIGURATION  # the exit code if no other manifest was read
 _APPLICATION = re.compile(
     r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b",
     re.MULTILINE,
 )
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST = 4 * 1024 * 1024  # bytes to search, because parsing is slow
+MOST = 4 * 1024 * 1024  # maximum bytes to search for broken files, because parsing is slow
 # The Argo CD and AIU kinds. If a source may also yield many other kinds, because of a program or a
 # parent Application, only these are read.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
@@ -92,8 +92,8 @@ def or_broken(
     files: Iterable[tuple[str, bytes]],
     place: str = "",
 ) -> Iterator[Found]:
-    """Yield the manifests that were found. If none of them has a kind that concerns us, also yield
-    the reason.
+    """Yield the manifests that were found. If none of them is of a relevant kind, also yield the
+    reason.
 
     The reason is a problem for each of the first few files that are not YAML. If there are none,
     and nothing else was reported, it is a warning that no Application was found in `place`. `files`
@@ -167,7 +167,7 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     """Yield the manifest, or the items if it is a `List`, an `ApplicationList`, or a JSON array.
 
-    Items of an `ApplicationList` without a kind get the kind `Application`.
+    In an `ApplicationList`, items without a kind are given the kind `Application`.
     """
     items: Any = data
     defaults = {}

@@ -41,17 +41,17 @@ _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 _OTHERWISE = "or read its Applications with --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
-_LONGEST_RELEASE = 53  # characters in a release name
+_LONGEST_RELEASE = 53  # maximum characters in a release name
 # Helm follows `$ref` in this file to any file or server that the step can reach, so the file is
 # never passed to Helm.
 _SCHEMA = "values.schema.json"
 # seconds for all rendering in a run, which may follow thousands of charts by many authors
 BUDGET = 300.0
-SECONDS = 60.0  # seconds for one program
+SECONDS = 60.0  # timeout for one program, in seconds
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr to keep
 _LAST = 3  # lines of stderr quoted in an error
-_LONGEST = 600  # characters of stderr in a message
+_LONGEST = 600  # maximum characters of stderr in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
 # the proxy for any attempt to fetch something: no server listens on this port
 _NOWHERE = "http://127.0.0.1:9"
@@ -86,7 +86,7 @@ class RenderingError(SourceError):
 
 
 class _Sources:
-    """The files to render: their contents, and the files that cannot be rendered."""
+    """The contents of the files to render, and a list of the files that cannot be rendered."""
 
     def __init__(self, kind: Kind, read: ReadFiles) -> None:
         self._kind = kind
@@ -117,7 +117,7 @@ class _Sources:
 
 
 class Rendering:
-    """Renders the folders that may be rendered on this machine, with the installed programs."""
+    """Renders folders with the programs installed on this machine, if the user allows it."""
 
     def __init__(
         self,
@@ -158,7 +158,8 @@ class Rendering:
         folders: Iterable[tuple[Kind, str]],
         prefix: str,
     ) -> Iterator[Found]:
-        """Yield a warning about each of these folders, which are the source's root or are below it.
+        """Yield a warning about each of these folders, each of which is the source's root or below
+        it.
 
         In each folder, a chart generates Applications, or a kustomization changes them. `prefix` is
         prepended to each path.
@@ -197,7 +198,7 @@ class Rendering:
             files = _files_to_render(kind, folder, sources, release)
             program = self._programs[kind]
             if kind == "helm":
-                # the folder names the release; at the top, the repository does
+                # the release is named after the folder or, at the top, after the repository
                 arguments = _helm_arguments(release, folder or where, self.namespace)
             elif os.path.basename(program) == "kubectl":
                 arguments = ["kustomize"]
@@ -271,8 +272,8 @@ _CAPABILITIES = re.compile(
 
 
 def _capability_checks(files: Mapping[str, str]) -> list[str]:
-    """Return the first place in each Helm template that checks for any capability of the cluster
-    other than `_API_VERSIONS`, such as `templates/app.yaml:3`.
+    """Return the first place in each Helm template that checks for a cluster capability other than
+    `_API_VERSIONS`, such as `templates/app.yaml:3`.
     """
     places = []
     for path, text in sorted(files.items()):
@@ -335,10 +336,12 @@ def run(
     """Run a program with copies of these files in its working folder, and return its output.
 
     `environ` is the step's environment, which is not passed to the program. Raises `Malformed` if
-    the program is stopped, or if it fails. The error then has the program's own message.
+    the program is stopped, or if it fails. If it fails, the error contains the program's own
+    message.
     """
     shutdown.check()
-    private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
+    # The folder is private, and its name is random.
+    private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108
     try:
         tree = os.path.join(private_folder, "files")
         _write_files(files, tree)
@@ -351,7 +354,8 @@ def run(
     if why_stopped:
         raise Malformed(f"{program} was stopped: {why_stopped}", _ENDED)
     if code:
-        shutdown.check()  # raises an error if a signal has arrived, which also ends the program
+        # raises an error if a signal has arrived, which also terminates the program
+        shutdown.check()
         lines = [
             line
             for line in err.replace(tree, ".").splitlines()
@@ -450,7 +454,7 @@ def _run_renderer(
                 f"{argv[0]} cannot be started",
                 "install the build for this machine",
             ) from error
-        out.sink.close()  # the program has its own copies
+        out.sink.close()  # the program has its own copies of the sinks
         err.sink.close()
 
         too_slow = f"it took more than {seconds:.0f} seconds"
@@ -468,7 +472,7 @@ def _run_renderer(
         code = exit_code(running)
 
         why_stopped = watch.why
-        if why_stopped == bounds.too_many_messages:  # the watch's own message is about a Git server
+        if why_stopped == bounds.too_many_messages:  # the watch's own message mentions a Git server
             why_stopped = f"it printed more than {bounds.messages // 1_000_000} MB"
         output = out.text().decode("utf-8", "replace")
         messages = err.text().decode("utf-8", "replace")

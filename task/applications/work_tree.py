@@ -15,15 +15,15 @@ from task.model import File
 from task.text import blanked
 
 _SECONDS = 30.0  # an `include.path` in Git's configuration may be a pipe without a writer
-LARGEST = 64_000_000  # bytes in the files to render, and in the output
+LARGEST = 64_000_000  # maximum bytes in the files to render, and in the output
 LINK = "120000"  # Git's mode for a symbolic link
-_MOST = 100_000  # files
+_MOST = 100_000  # maximum number of files
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 
 @dataclass(frozen=True)
 class Located:
-    """A file's place in a repository."""
+    """A file's location in a Git repository."""
 
     repo: str  # the configured URL of the remote `origin`
     branch: str  # "" if no branch is checked out: GitLab and Jenkins check out a commit
@@ -99,8 +99,8 @@ class LocalFiles:
     """Reads the files that Helm or Kustomize needs for a folder: the folder itself, and other
     folders in the same work tree.
 
-    Without a work tree, the top is the working folder if that contains the folder, or else the
-    folder itself.
+    Without a work tree, paths are relative to the working folder if it contains the folder, or else
+    to the folder itself.
     """
 
     def __init__(self, folder: str) -> None:

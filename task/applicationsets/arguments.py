@@ -12,7 +12,7 @@ from task.templates.go_template.printing import sprint
 from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 LARGEST = sys.float_info.max
-MOST_ITEMS = 10_000  # items in a list that a function creates from a number
+MOST_ITEMS = 10_000  # maximum items in a list that a function creates from a number
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def shown(value: Any) -> str:
 
 
 def joined(parts: Iterable[str], separator: str = "") -> str:
-    """Join all parts. Raises FailedTemplate if the result becomes too long."""
+    """Join all parts. Raises `FailedTemplate` if the result becomes too long."""
     all_parts = list(parts)
     bounded(sum(map(len, all_parts)) + len(separator) * len(all_parts))
     return separator.join(all_parts)
@@ -95,7 +95,7 @@ def bounded(size: int) -> None:
 
 
 def go_value(value: Any) -> Any:
-    """Return plain data as Go templates see it after a JSON round trip: every number is a float,
+    """Convert plain data to what Go templates see after a JSON round trip: every number is a float,
     and every mapping is an `AnyMap`.
 
     Raises `Malformed` for a number that JSON cannot represent.

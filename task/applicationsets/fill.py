@@ -1,4 +1,4 @@
-"""Renders templates with an Application's parameters, in both of Argo CD's template languages,
+"""Renders templates in both of Argo CD's template languages with an Application's parameters,
 within limits.
 """
 
@@ -31,7 +31,7 @@ MISSING_KEYS = {
 Params = dict[str, Any]
 
 _TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as in Argo CD's own search
+_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as in Argo CD's own regular expression
 _LINE = re.compile(r"template, line ([0-9]+): ")
 
 
@@ -49,11 +49,11 @@ class Budget:
         rows: int = 100_000,
         made: int = 10_000,
     ) -> None:
-        self.steps = steps  # template steps
-        self.characters = characters  # characters read and generated
+        self.steps = steps  # template steps that may still be executed
+        self.characters = characters  # characters that may still be read or generated
         self.rows = rows  # parameter sets, including the ones that a selector drops
         self.made = made  # Applications that may still be generated
-        self.most = made  # the limit on Applications, for the message
+        self.most = made  # the maximum number of Applications, for the message
 
     def read(self, characters: int) -> None:
         """Count the text's characters. Raises Malformed if the budget is exhausted."""
@@ -106,10 +106,10 @@ class Filler:
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
         """Return the template rendered with these parameters.
 
-        `missing_key` overrides Go's option. Raises `Malformed`, with Argo CD's wording, for a
-        template that cannot be rendered, and if the budget is exhausted.
+        `missing_key` overrides Go's `missingkey` option. Raises `Malformed`, with Argo CD's
+        wording, for a template that cannot be rendered, and if the budget is exhausted.
         """
-        self.budget.read(len(template) + 1)  # even an empty string costs something
+        self.budget.read(len(template) + 1)  # even an empty string uses up some of the budget
         if "{{" not in template:
             return template
         if self.go:
@@ -174,8 +174,8 @@ class Filler:
 
 
 def _render_fasttemplate(template: str, params: Mapping[str, Any]) -> str:
-    """Return a template such as `{{name}}-web`, rendered as valyala/fasttemplate does it. Argo CD
-    uses that library without goTemplate.
+    """Return a template such as `{{name}}-web`, rendered as by valyala/fasttemplate, the library
+    that Argo CD uses without goTemplate.
 
     An unknown name is kept, including its braces. Raises `Malformed` for `{{` without `}}`.
     """

@@ -1,6 +1,6 @@
 """An ApplicationSet's generators, and the parameter sets they produce.
 
-Errors use Argo CD's own wording, so that people can find its documentation.
+Errors use Argo CD's own wording, so that people can look them up in its documentation.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Generators:
         """Return the field `kind` of a generator, such as `list` or `selector`, with its strings
         rendered.
 
-        For the fields that Argo CD keeps as JSON, errors mention JSON.
+        For the fields that Argo CD stores as JSON, errors mention JSON.
         """
         if kind in ("matrix", "merge"):
             return _as_json(self.filler, body, outer)
@@ -235,8 +235,8 @@ class Generators:
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the rows of a `git` generator: one for each folder that matches `directories`, or
-        those in the files that match `files`.
+        """Return the rows of a `git` generator: one for each folder that `directories` selects, or
+        those in the files that `files` selects.
         """
         repo = str(body.get("repoURL") or "")
         revision = str(body.get("revision") or "")
@@ -265,7 +265,7 @@ class Generators:
         *,
         folders: bool,
     ) -> Sequence[str]:
-        """Return the folders or files of a repository that match the entries. Each entry is (path,
+        """Return the folders or files in a repository that the entries select. Each entry is (path,
         exclude). Results are cached.
         """
         key = (repo, revision, folders, entries)
@@ -339,7 +339,8 @@ class Generators:
         if not rendered_values:
             return row
         if self.filler.go:
-            return type(row)({**row, "values": GoMap(rendered_values)})  # an `AnyMap` stays one
+            # an `AnyMap` remains an `AnyMap`
+            return type(row)({**row, "values": GoMap(rendered_values)})
         return row | {f"values.{key}": value for key, value in rendered_values.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
@@ -373,10 +374,10 @@ class Generators:
         depth: int,
         failed: str,
     ) -> list[Params]:
-        """Return the rows of a member: a generator inside a `matrix` or `merge` generator.
+        """Return the rows of a member generator (one inside a `matrix` or `merge` generator).
 
         `outer` is the row with which the member is rendered, if any. `depth` is the depth of the
-        `matrix` or `merge`. `failed` is the start of error messages.
+        `matrix` or `merge`. Error messages begin with `failed`.
         """
         try:
             return self.params(member, outer, depth + 1)
@@ -392,7 +393,7 @@ class Generators:
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
         """Return the rows of a `merge` generator.
 
-        These are the rows of its first generator. Each row is extended with the rows of the other
+        These are the rows of its first generator. Each row is extended with those rows of the other
         generators that have the same values for the `mergeKeys`. The other generators' remaining
         rows are ignored.
         """
@@ -420,7 +421,7 @@ class Generators:
         return list(base_rows.values())
 
 
-# the methods that return a generator's rows, by the generator's kind
+# the methods that return a generator's rows, by generator kind
 _MAKERS = {
     "list": Generators.list_elements,
     "clusters": Generators.of_clusters,
@@ -462,7 +463,7 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
 
 
 def _mapping_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a field that must be a mapping, or {} if it is missing. Raises Malformed."""
+    """Return a field that must be a mapping, or {} if it is missing. Raises `Malformed`."""
     value = body.get(key) or {}
     if not isinstance(value, dict):
         raise Malformed(f"{key} is not a mapping")
@@ -470,7 +471,7 @@ def _mapping_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
-    """Return a field that must be a list, or [] if it is missing. Raises Malformed.
+    """Return a field that must be a list, or [] if it is missing. Raises `Malformed`.
 
     The entries of `directories` and `files` must be mappings.
     """
@@ -486,7 +487,9 @@ def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _size(value: Any) -> int:
-    """Return how many values a value contains. Mappings, lists, and the value itself count, too."""
+    """Return the number of values in a piece of data, including its mappings and lists, and the
+    data itself.
+    """
     if isinstance(value, dict):
         return 1 + sum(map(_size, value.values()))
     if isinstance(value, list):
@@ -625,7 +628,7 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 def _meets_expression(expression: Any, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
-    values = None  # stays None if the expression is not a mapping
+    values = None  # remains None if the expression is not a mapping
     if isinstance(expression, dict):
         values = expression.get("values") or []
     if not isinstance(values, list):

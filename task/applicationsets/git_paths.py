@@ -28,13 +28,14 @@ def folders_of(files: Iterable[str]) -> list[str]:
         folder = path.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
-            folder = folder.rpartition("/")[0]  # the parent
+            folder = folder.rpartition("/")[0]  # the parent folder
     # a dot at the start of the path, or after a slash
     return sorted(folder for folder in folders if "/." not in f"/{folder}")
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the folders of these files that match the `directories` entries of a `git` generator.
+    """Return those folders of these files that the `directories` entries of a `git` generator
+    select.
 
     Each entry is (path, exclude).
     """
@@ -45,7 +46,7 @@ def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) ->
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the files that match the `files` entries of a `git` generator. Each entry is (path,
+    """Return the files that the `files` entries of a `git` generator select. Each entry is (path,
     exclude).
 
     Paths match as in `git ls-files`: `*` also matches `/`.
@@ -109,7 +110,7 @@ def _patterns_between_stars(path: str) -> list[str]:
     """Return a regular expression for each part of a path between its stars: `apps/` and `/.`
     (any character) for `apps/*/?`.
     """
-    patterns = [""]  # the last one is the current part
+    patterns = [""]  # the last pattern is for the current part
     position = 0
     while position < len(path):
         sign = path[position]
@@ -123,7 +124,7 @@ def _patterns_between_stars(path: str) -> list[str]:
             patterns[-1] += "."
         else:
             if sign == "\\":
-                position += 1  # the next character stands for itself
+                position += 1  # the next character is literal
             patterns[-1] += re.escape(path[position : position + 1])
         position += 1
     return patterns
@@ -138,7 +139,7 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
     never_matches = r"[^\s\S]"
     is_negated = path.startswith(("!", "^"), opening + 1)
     start = opening + 2 if is_negated else opening + 1
-    end = path.find("]", start + 1)  # a `]` in first position stands for itself
+    end = path.find("]", start + 1)  # a `]` in the first position is literal
     # A `]` that ends a class does not end the brackets: in `[[:alpha:]_]`, the second one does.
     while end > 0 and path.rfind("[:", start, end) > path.rfind(":]", start, end):
         end = path.find("]", end + 1)
@@ -155,7 +156,7 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
             characters += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
     try:
         re.compile(f"[{characters}]")
-    except re.error:  # [z-a]
+    except re.error:  # an invalid range, such as [z-a]
         return never_matches, end + 1
     negation = "^" if is_negated else ""
     return f"[{negation}{characters}]", end + 1

@@ -17,10 +17,10 @@ from task.templates.go_template.printing import sprint
 from task.text import go_float
 from task.yaml_documents import NULL, Dialect, loaded
 
-MOST = 1_000_000  # values in a document after its aliases are expanded
+MOST = 1_000_000  # maximum values in a document after its aliases are expanded
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
-_LONGEST_NUMBER = 300  # digits
+_LONGEST_NUMBER = 300  # maximum digits in a number
 _FIRST = frozenset("+-.0123456789")  # characters that can start a number
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")

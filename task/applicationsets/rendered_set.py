@@ -33,8 +33,8 @@ _RULE = (
 )
 _TAG = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CONTROL_TAG = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|template|define|block|\$)")
-_MOST = 10_000  # values to search
-_DEEPEST = 6  # levels of a source to keep
+_MOST = 10_000  # the maximum number of values to search
+_DEEPEST = 6  # the number of nesting levels to keep in a source
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def render(
     clusters: Sequence[NamedCluster] | None = None,
     namespace: str = "argocd",
 ) -> Rendered:
-    """Return an ApplicationSet's Applications, together with its mistakes.
+    """Return an ApplicationSet's Applications, and any mistakes in it.
 
     `git` reads repositories for `git` generators. `clusters` are the clusters for `clusters`
     generators; None means unknown. `namespace` is the default if the manifest has none. Raises
@@ -148,8 +148,8 @@ def _parameter_sets(
 
 
 def _template_with_defaults(own: Any, common: Any) -> Any:
-    """Return a generator's own template. Where a value is missing or empty, it comes from the
-    common template, as when dario.cat/mergo merges Go structs.
+    """Return a generator's own template, with missing and empty values taken from the common
+    template, as when dario.cat/mergo merges Go structs.
     """
     if isinstance(own, dict) and isinstance(common, dict):
         return {
@@ -315,7 +315,7 @@ def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
     """Return whether an `image-list` anywhere in an ApplicationSet may contain one of the images.
 
-    A list with a placeholder may, because the placeholder can stand for any string. `prefix` is the
+    Returns True for a list with a placeholder, because it can stand for any string. `prefix` is the
     annotations' prefix.
     """
     # Only the last part of the name is compared, because the rest may be spelled differently in the

@@ -42,7 +42,7 @@ def _as_integer(value: Any) -> int:
     try:
         # A prefix such as 0x determines the base. The size limits the work for a long string.
         return int(str(value)[:32], 0)
-    except ValueError:  # also for a decimal number with leading zeros
+    except ValueError:  # also raised for a decimal number with leading zeros
         is_decimal = isinstance(value, str) and value.isdecimal() and len(value) < 20
         return int(value) if is_decimal else 0
 
@@ -359,7 +359,7 @@ def _type(value: Any) -> str:
 
 
 def _round(value: Any, places: Any, threshold: Any = 0.5) -> float:
-    """Run `round`: return the value rounded to a number of decimal places.
+    """Run `round`: return the value rounded to the given number of decimal places.
 
     The last place is rounded up if the fraction after it is at least the threshold.
     """

@@ -1,7 +1,7 @@
 """The Masterminds/sprig v3 functions for strings, in the order of its documentation.
 
 Argo CD adds `normalize` and `slugify`, which turn a string into a name. URLs are parsed and
-formatted as in Go's `net/url`.
+formatted as by Go's `net/url`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST_SLUG = 50
 _NOT_IN_NAMES = re.compile(r"[^-a-z0-9.]")
 _LONGEST_PATTERN = 4096
 _MEMORY = 4 << 20  # bytes that RE2 may use per pattern
-_LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
+_LONGEST_DURATION = (2**63 - 1) // 10**9  # in seconds
 _SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
 _OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
 # Punctuation that Go does not escape, besides - . _ ~
@@ -145,7 +145,7 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
     start = min(left, len(raw) - kept_size)
     if start <= 4:  # too little to remove at the start: left = 4 gives `abcdef...`
         return go_text(raw[:kept_size] + b"...")
-    if start + kept_size < len(raw):  # more follows: left = 6 gives `...ghi...`
+    if start + kept_size < len(raw):  # more text follows: left = 6 gives `...ghi...`
         end = start + kept_size - len("...")
         return go_text(b"..." + raw[start:end] + b"...")
     return go_text(b"..." + raw[-kept_size:])  # left = 9 or more gives `...jklmno`
@@ -174,7 +174,7 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
             start += longest
         else:  # the word is too long, and ends at the next space
             next_space = raw.find(b" ", start + longest)
-            if next_space < 0:  # it is the last word
+            if next_space < 0:  # this is the last word
                 break
             lines.append(raw[start:next_space])
             start = next_space + 1
@@ -304,7 +304,8 @@ def _regex(pattern: str) -> Any:
     except re2.error:
         raise FailedTemplate(f"error parsing regexp: {pattern[:80]!r}") from None
     finally:
-        re2.purge()  # its own cache would keep more patterns than ours, each with up to `_MEMORY`
+        # the library's own cache would keep more patterns than ours, each with up to `_MEMORY`
+        re2.purge()
 
 
 def _matches(pattern: Any, value: Any) -> Iterator[Any]:
@@ -331,7 +332,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     """Run `regexReplaceAll`: return a string with each match replaced with `new`, in which `$1`
     stands for a group of the match.
 
-    With `literal`, run `regexReplaceAllLiteral`, which keeps `$1` in `new` as it is.
+    With `literal`, run `regexReplaceAllLiteral`, which leaves `$1` in `new` unchanged.
     """
     parts = []
     end = 0  # end of the last match
@@ -510,7 +511,7 @@ def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
 
     `user` is already escaped; the host and the path are escaped here.
     """
-    if path != "*":  # Go does not escape it, because it is the path of the request `OPTIONS *`
+    if path != "*":  # Go leaves `*` unescaped, because it is the path in the request `OPTIONS *`
         path = _percent_escape(path, _IN_PATH)
     authority = ""
     needs_authority = bool(host or user or (scheme and path))  # it is empty in `file:///path`
@@ -563,15 +564,16 @@ def _userinfo(value: str) -> str:
 
 
 def _host_with_port(scheme: str, host: str) -> str:
-    """Return the unescaped host with its port. Raises FailedTemplate if either is invalid."""
+    """Return the unescaped host with its port. Raises `FailedTemplate` if either is invalid."""
     is_ipv6 = "[" in host
     if is_ipv6:
-        port_start = host.rfind("]") + 1  # without a `]`, the whole host, which is not a valid port
+        # if there is no `]`, the port is the whole host, which is invalid
+        port_start = host.rfind("]") + 1
     elif scheme in ("http", "https"):
-        port_start = host.find(":")  # for these, Go does not allow a second `:`
+        port_start = host.find(":")  # in URLs with these schemes, Go does not allow a second `:`
     else:
         port_start = host.rfind(":")
-    port = host[port_start:] if port_start >= 0 else ""  # with its `:`
+    port = host[port_start:] if port_start >= 0 else ""  # including the `:`
     if not _PORT.fullmatch(port):
         raise _bad_url(f'invalid port "{port}" after host')
     invalid = _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host)

@@ -43,8 +43,8 @@ from task.text import one_line
 from task.urls import is_loopback, split
 
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
-SECONDS = 120  # seconds for one call
-_SHOWN = 500  # characters of a plugin's own error message
+SECONDS = 120  # timeout for one plugin call, in seconds
+_SHOWN = 500  # maximum characters of a plugin's own error message to show
 _SECRETIVE = 6  # values of variables are masked if they have at least this many characters
 
 
@@ -54,8 +54,8 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access that a kubeconfig provides: the one at `path`, else in KUBECONFIG, else in
-    ~/.kube/config. If there is no kubeconfig, use the pod's service account.
+    """Return access to the cluster in a kubeconfig: the one at `path`, or else in KUBECONFIG, or
+    else in ~/.kube/config. If there is no kubeconfig, use the pod's service account.
 
     `context` is the kubeconfig's context; "" means the current one. `service_account` is the folder
     with the account's files. No server is contacted. Raises `UsageError` if there is neither a
@@ -66,7 +66,7 @@ def cluster_access(
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
         return ClusterAccess(_pod_access(environ, service_account), environ)
-    if path:  # it exists, because otherwise `kubeconfig` would have raised an error
+    if path:  # the file exists, because otherwise `kubeconfig` would have raised an error
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
             hint="use the kubeconfig that kubectl uses",
@@ -80,7 +80,9 @@ def cluster_access(
 
 
 def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
-    """Return the pod's own access. `folder` has the service account's files."""
+    """Return access with the pod's own service account. `folder` contains the service account's
+    files.
+    """
     host = environ["KUBERNETES_SERVICE_HOST"]
     port = environ.get("KUBERNETES_SERVICE_PORT") or "443"
     if ":" in host and not host.startswith("["):  # an IPv6 address
@@ -106,7 +108,7 @@ class ClusterAccess:
         self._user = config.user
         self._environ = environ
         self._lock = Lock()
-        self._folder = ""  # the folder for copies of keys, created when needed
+        self._folder = ""  # for copies of keys; created when needed
         self._http: Http | None = None
         self._plugin: _PluginLogin | None = None
         if config.user.plugin:
@@ -154,8 +156,8 @@ class ClusterAccess:
         return headers
 
     def renew(self) -> bool:
-        """Drop a plugin's credential after the server rejected it. Return whether the next request
-        may have a new credential, from the plugin or the token file.
+        """Discard a plugin's credential after the server rejected it. Return whether the next
+        request may use a new credential, from the plugin or the token file.
         """
         if self._plugin:
             self._plugin.expire()
@@ -170,7 +172,7 @@ class ClusterAccess:
             self._folder = ""
 
     def _close_client(self) -> None:
-        """Close and drop the client."""
+        """Close and discard the client."""
         if self._http:
             self._http.close()
         self._http = None
@@ -243,9 +245,10 @@ class ClusterAccess:
         return certificate_file, key_file
 
     def _write_copy(self, name: str, text: str) -> str:
-        """Write a copy that only this user can read, and return its path."""
+        """Write the text to a file that only this user can read, and return the file's path."""
         if not self._folder:
-            self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
+            # a private folder in the temporary folder
+            self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108
         path = os.path.join(self._folder, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with open(os.open(path, flags, 0o600), "w") as file:
@@ -255,8 +258,8 @@ class ClusterAccess:
     def _read_token_file(self) -> str:
         """Return the token in the kubeconfig's token file, or "" if no file is configured.
 
-        If the file cannot be read, return "" if the kubeconfig also has the token itself, else
-        raise `SourceAccessError`.
+        If the file cannot be read, return "" if the kubeconfig also contains the token itself, and
+        otherwise raise `SourceAccessError`.
         """
         if not self._user.token_file:
             return ""
@@ -273,7 +276,7 @@ class ClusterAccess:
 
 
 class _PluginLogin:
-    """An exec plugin's credential, which is kept until it expires."""
+    """An exec plugin's credential, cached until it expires."""
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
         self._plugin = plugin
@@ -283,7 +286,7 @@ class _PluginLogin:
         self._credential: Credential | None = None
 
     def credential(self) -> Credential:
-        """Return the current credential. Run the plugin if there is none, or it has expired."""
+        """Return the current credential. Run the plugin if there is none, or if it has expired."""
         with self._lock:
             credential = self._credential
             has_expired = (
@@ -297,7 +300,7 @@ class _PluginLogin:
             return credential
 
     def expire(self) -> None:
-        """Drop the credential, because the server no longer accepts it."""
+        """Discard the credential, because the server no longer accepts it."""
         with self._lock:
             self._credential = None
 
@@ -351,7 +354,7 @@ def plugin_credential(plugin: Plugin, server: Server, environ: Mapping[str, str]
 def _exec_info(plugin: Plugin, server: Server) -> str:
     """Return the request that the plugin reads from its environment: an `ExecCredential` in JSON.
 
-    It describes the cluster only if the kubeconfig asks for that (`provideClusterInfo`).
+    It describes the cluster only if the kubeconfig requests that (`provideClusterInfo`).
     """
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
@@ -396,7 +399,7 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
         return bytes(run_login_program(program, plugin.args, environ, SECONDS).stdout)
     except sh.TimeoutException:
         raise _plugin_error(plugin, f"took more than {SECONDS} seconds") from None
-    except sh.ErrorReturnCode as error:  # its message contains all arguments
+    except sh.ErrorReturnCode as error:  # the error's own message contains all arguments
         shutdown.check()  # raises an error if a signal has arrived
         message = _readable_message(error.stderr.decode("utf-8", "replace"), plugin)
         details = f": {message}" if message else ""
@@ -408,7 +411,7 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
 
 
 def _readable_message(text: str, plugin: Plugin) -> str:
-    """Return a plugin's message without the secrets that it gets from the kubeconfig."""
+    """Return a plugin's message, with the secrets that the kubeconfig passes to it masked."""
     for _, value in plugin.env:
         if len(value) >= _SECRETIVE:
             text = text.replace(value, "***")
@@ -416,7 +419,7 @@ def _readable_message(text: str, plugin: Plugin) -> str:
 
 
 def _plugin_error(plugin: Plugin, problem: str) -> SourceAccessError:
-    """Return the error for a plugin. `problem` says what went wrong, such as "failed"."""
+    """Return an error about a plugin. `problem` says what went wrong, such as "failed"."""
     return SourceAccessError(
         f"the kubeconfig's exec plugin {plugin.command!r} {problem}",
         hint="run it by hand: kubectl auth whoami",

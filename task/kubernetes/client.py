@@ -30,19 +30,19 @@ from task.plain_data import mapping, mappings, text, value_at
 from task.text import one_line
 from task.urls import origin, path_part
 
-PAGE = 500  # objects, as many as kubectl requests
-# Whole objects: an Application has 16 kB or more, and takes several times as much memory while it
-# is parsed (measured: 5 MB for 50 Applications).
+PAGE = 500  # objects per page, as many as kubectl requests
+# Whole objects: an Application is 16 kB or more, and needs several times as much memory while it is
+# parsed (measured: 5 MB for 50 Applications).
 WHOLE_PAGE = 25
-_LARGE_PAGE = 2 * 1024 * 1024  # bytes
+_LARGE_PAGE = 2 * 1024 * 1024  # in bytes
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "select fewer Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
-_MOST_EXPIRIES = 20  # how many times a list may expire
-_MOST_BRACKETS = 8  # closing brackets to try, because the first ones may be inside strings
+_MOST_EXPIRIES = 20  # how many times a list may expire before an error is raised
+_MOST_BRACKETS = 8  # how many closing brackets to try, because the first ones may be inside strings
 _KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
-_LONGEST = 300  # characters of a server's message
+_LONGEST = 300  # maximum characters of a server's message to show
 _AGAIN = "run it again"
 
 
@@ -50,7 +50,7 @@ _AGAIN = "run it again"
 class ResourceListLimits:
     """The limits for all pages of a list combined."""
 
-    size: int = 512 * 1024 * 1024  # bytes
+    size: int = 512 * 1024 * 1024  # in bytes
     pages: int = 10_000
     seconds: float = 600.0
 
@@ -183,7 +183,7 @@ class Kubernetes:
     ) -> Mapping[str, Any]:
         """Change an object with a JSON patch, and return the changed object.
 
-        One of the operations may be a `test`, which makes the server refuse the patch if the object
+        One of the operations may be a `test`, which makes the server reject the patch if the object
         no longer has the given resourceVersion. In that case, raises `Outpaced`.
         """
         act = Act("patch", resource, namespace, name)
@@ -201,7 +201,7 @@ class Kubernetes:
 
         # A failed test and a missing path return the same response, byte for byte (seen with
         # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two
-        # has happened.
+        # happened.
         may_have_failed_test = has_test and answer.status == 422
         if may_have_failed_test and not value_at(status_of(answer), "details", "causes"):
             current = self.get(resource, namespace, name)
@@ -218,7 +218,7 @@ class Kubernetes:
     ) -> Mapping[str, Any]:
         """Change an object with a merge patch, and return the changed object.
 
-        Raises `Outpaced` if the patch names a resourceVersion that the object no longer has.
+        Raises `Outpaced` if the patch contains a resourceVersion that the object no longer has.
         """
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
@@ -254,7 +254,8 @@ class Kubernetes:
         """
         cursor = _Cursor(act, page_size, self._list_limits)  # tracks the next page and the limits
         while cursor.has_more:
-            cursor.check_limits()  # raises an error if the list has too many pages, or is too slow
+            # raises an error if the list has too many pages, or takes too long
+            cursor.check_limits()
             try:
                 answer = self._ask(
                     "GET",
@@ -264,7 +265,7 @@ class Kubernetes:
                     explain_no_answer=False,
                 )
             except NoAnswerError as error:
-                # A response that is too large is requested again, with fewer objects.
+                # If a response is too large, request the page again with fewer objects.
                 if error.kind == "large" and cursor.shrink_pages():
                     continue
                 raise error_for_no_answer(error, act) from None
@@ -288,7 +289,9 @@ class Kubernetes:
             del items
 
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
-        """Return the object of a successful response. Raises the error for any other response."""
+        """Return the object in a successful response. For any other response, raises the error that
+        describes it.
+        """
         content_type = answer.headers.get("Content-Type", "").lower()
         # a proxy's login page; with 5xx, it is a gateway's error page, so a retry may help
         if content_type.startswith("text/html") and answer.status < 500:
@@ -366,12 +369,12 @@ class _Cursor:
         self._act = act
         self._page_size = page_size  # objects to request at once
         self._token = ""  # the server's `continue` token for the next page; "" for the first page
-        self._expiries = 0  # how many times the server no longer accepted the token
+        self._expiries = 0  # how many times the server has rejected the token
         self._limits = limits
         self._bytes_read = 0
         self._pages_read = 0
         self._deadline = time.monotonic() + limits.seconds
-        self._used_tokens: set[int] = set()  # hashes of the tokens that were used
+        self._used_tokens: set[int] = set()  # hashes of the tokens used so far
 
     @property
     def params(self) -> dict[str, str]:
@@ -470,7 +473,7 @@ def without_managed_fields(body: bytes) -> bytes:
     times as much as everything else. Finding these lists by their brackets costs almost nothing.
     """
     parts = []
-    handled = 0  # the number of bytes whose parts are already in `parts`
+    handled = 0  # up to this byte, everything is already in `parts`
     key = body.find(_KEY)
     while key >= 0:
         list_start = key + len(_KEY)
@@ -548,7 +551,7 @@ def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
 
 
 def error_for_no_answer(error: NoAnswerError, act: Act) -> TaskError:
-    """Return the error for a request that got no response. `error.kind` says why."""
+    """Return the error for a request that received no response. `error.kind` is the reason."""
     if error.kind == "tls":
         return SourceAccessError(
             error.message,

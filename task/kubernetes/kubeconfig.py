@@ -23,7 +23,7 @@ _KINDS_OF_ENTRIES = {"clusters": "cluster", "users": "user", "contexts": "contex
 _FOLDER = "folder"  # the folder of the file that contains an entry
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
-_LONGEST = 10_000_000  # maximum bytes in a file
+_LONGEST = 10_000_000  # maximum file size in bytes
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _server(raw: Mapping[str, Any], name: str) -> Server:
-    """Return the API server in a cluster's entry. Raises `UsageError`, with the cluster's `name`,
-    if the entry cannot be used.
+    """Return the API server in a cluster entry. Raises `UsageError`, with the cluster's `name`, if
+    the entry is unusable.
     """
     url = text(raw, "server")
     where = f"cluster {name!r}"
@@ -206,8 +206,8 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
 
 
 def _user(raw: Mapping[str, Any], name: str) -> User:
-    """Return the identity in a user's entry. Raises `UsageError`, with the user's `name`, if the
-    entry cannot be used.
+    """Return the identity in a user entry. Raises `UsageError`, with the user's `name`, if the
+    entry is unusable.
     """
     where = f"user {name!r}"
     if raw.get("auth-provider"):
@@ -240,7 +240,7 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
 
 
 def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
-    """Return the plugin of a user's `exec` section, or None if the section is empty.
+    """Return the plugin in a user's `exec` section, or None if the section is empty.
 
     `folder` is the kubeconfig's folder, and `where` names the user in messages. Raises
     `UsageError`.
@@ -274,7 +274,9 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
 
 
 def _path(raw: Mapping[str, Any], key: str) -> str:
-    """Return the path in an entry's field, which is relative to the kubeconfig, or ""."""
+    """Return the path in an entry's field, resolved relative to the kubeconfig, or "" if the field
+    is not set.
+    """
     path = text(raw, key)
     return os.path.join(text(raw, _FOLDER), path) if path else ""
 

@@ -1,4 +1,4 @@
-"""Whether this process runs in a pod."""
+"""Detects whether this process runs in a pod."""
 
 from __future__ import annotations
 

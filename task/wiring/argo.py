@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from task.argocd.repo_secrets import RepoCredentials
     from task.kubernetes.client import Kubernetes
 
-# short, because rollouts are polled again anyway
+# short timeouts, because rollouts are polled again anyway
 PATIENT = Limits(
     connect=5.0,
     silence=15.0,
     total=30.0,
     tries=1,
 )
-# short, because a run does not fail without a link
+# short timeouts, because a run does not fail without a link
 LINKS = Limits(
     connect=5.0,
     silence=10.0,
@@ -118,7 +118,8 @@ class Argo:
         """
         from task.applications.cluster import ArgoCDManifests, ClusterManifests
 
-        may_concern = concerns(images, scope.prefix)  # a quick check of a manifest
+        # a quick check whether a manifest may be relevant
+        may_concern = concerns(images, scope.prefix)
         reader: ClusterManifests | ArgoCDManifests
         if source == "cluster":
             reader = ClusterManifests(
@@ -136,7 +137,7 @@ class Argo:
                 prefix=scope.prefix,
                 narrow=scope.narrow,
             )
-        self._readers.append(reader)  # needed by `passed_over`
+        self._readers.append(reader)  # `passed_over` needs the reader later
         return reader.manifests()
 
     def passed_over(self) -> Sequence[Application]:
@@ -193,7 +194,7 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Where to query single Applications: "cluster", "argocd", or "" if neither is available."""
+        """Where to query single Applications: "cluster", "argocd", or "" if neither is possible."""
         if self.kind:
             return self.kind
         if names_server(self._given, self.environ):
@@ -259,8 +260,8 @@ class Argo:
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
         """Return what reverts changes to this field of a live Application (`item` is its manifest):
-        "ApplicationSet web", or "Application argocd/apps" if that Application deploys it. Return ""
-        if nothing is known to revert them.
+        "ApplicationSet web", or "Application argocd/apps" if that Application deploys this one.
+        Return "" if nothing is known to revert such changes.
         """
         metadata = item["metadata"]
         try:
@@ -278,7 +279,8 @@ class Argo:
         return ""
 
     def _stores(self) -> LiveApplications:
-        """Return the live Applications to patch, through Kubernetes or through Argo CD's API.
+        """Return the store that patches live Applications, through Kubernetes or through Argo CD's
+        API.
 
         If both are configured, Kubernetes is preferred, because its patches are atomic.
         """
@@ -302,8 +304,8 @@ class Argo:
         """Return the Git credentials that a subscription (what to update, and where) writes with:
         (name of the secret in the cluster, credentials), or None if there is no such secret.
 
-        The Application's annotation names the secret, or else it is the one that Argo CD uses for
-        the repository. `reached` is the URL to connect to, after `--rewrite-url`.
+        The secret is the one named in the Application's annotation, or else the one that Argo CD
+        uses for the repository. `reached` is the URL to connect to, after `--rewrite-url`.
         """
         repo_credentials = self._credentials(sub)
         if repo_credentials is None:
@@ -324,7 +326,7 @@ class Argo:
         return repo_credentials.secret if repo_credentials else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
-        """Return the Git credentials for a subscription's repository from a secret of the cluster,
+        """Return the Git credentials for a subscription's repository from a secret in the cluster,
         or None if there is no secret that the Application may use.
         """
         app = sub.application
@@ -378,11 +380,12 @@ def applications(
     repositories = Repositories(repository)
     rendered_sets = once(lambda: _rendered_sets(settings, repositories, images))
     if settings.sources.clusters:
-        # only for the error: report a mistake in the file even if no manifest needs it
+        # called only for the error: a mistake in the file is reported even if no manifest needs the
+        # file
         rendered_sets()
 
     def rendered(manifest: Found) -> Iterator[Found]:
-        """Return the Applications of an ApplicationSet. Any other manifest is returned unchanged."""
+        """Return an ApplicationSet's Applications. Any other manifest is returned unchanged."""
         return rendered_sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
     rendering = Rendering(
@@ -400,10 +403,11 @@ def applications(
             manifests = _manifests_in(source, repositories, rendering)
             try:
                 for manifest in chain.from_iterable(map(rendered, manifests)):
-                    followed.note(manifest)  # it may deploy other Applications
+                    followed.note(manifest)  # the Application may deploy others
                     yield manifest
             except RenderingError as error:
-                if not kind_of(settings.command).lists_mistakes:  # only `lint` continues
+                # only `lint` continues after an error
+                if not kind_of(settings.command).lists_mistakes:
                     raise
                 trouble = Trouble("source", str(error), error.hint)
                 yield Found(item={}, origin="", trouble=trouble)

@@ -134,7 +134,7 @@ class JudgedChange:
 
     @staticmethod
     def _place(url: str) -> str:
-        """Return a key that is the same for all URLs of a repository, whatever their protocol."""
+        """Return a key that is the same for all URLs of a repository, whatever the protocol."""
         normal = normal_url(url)
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
@@ -142,7 +142,7 @@ class JudgedChange:
         """Yield the manifests of the Applications on one side: before the change ("base") or after
         its merge ("merged").
 
-        Sources outside Git, such as a cluster, are the same on both sides, so they are read only
+        Sources outside Git, such as a cluster, are identical on both sides, so they are read only
         once.
         """
         all_sources = sources(self._settings, self._environ)
@@ -175,7 +175,8 @@ class JudgedChange:
 
     def _readable_at_commits(self, source: str) -> str:
         """Return a source of Applications in a form that can be read at both commits: a folder in
-        the checkout becomes the URL of that folder in the repository. Other sources stay the same.
+        the checkout becomes the URL of that folder in the repository. Other sources are returned
+        unchanged.
         """
         if not self._top or not os.path.exists(source):
             return source
@@ -184,7 +185,7 @@ class JudgedChange:
         if not is_in_checkout:
             return source
         folder = real_path if os.path.isdir(real_path) else os.path.dirname(real_path)
-        if top_of(folder) != self._top:  # it is in another checkout inside this one
+        if top_of(folder) != self._top:  # the folder is in another checkout inside this one
             return source
         path = os.path.relpath(real_path, self._top).replace(os.sep, "/")
         if path == ".":
@@ -199,15 +200,15 @@ class JudgedChange:
         its branches.
         """
         at_tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
-        if not self.concerns(repo):  # it is another repository
+        if not self.concerns(repo):  # the URL belongs to another repository
             return at_tips
         return _OfSide(self._repository, side, at_tips)
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
         """Return a snapshot of these places on one side: the base, or the merge.
 
-        The base also has the files of its memory branch (holds and lists of waiting builds). The
-        branch is found by the repository's `urls`.
+        The base snapshot also contains the files of its memory branch (holds and lists of waiting
+        builds). The branch is found by the repository's `urls`.
         """
         distinct_places = tuple(dict.fromkeys(places))
         if side == "base":
@@ -216,7 +217,7 @@ class JudgedChange:
         return self._repository.at(self._repository.comparison.merged, distinct_places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places on the same side."""
+        """Return the files at more locations on the same side."""
         return self._repository.read_more(snapshot, places)
 
     def earlier(
@@ -250,8 +251,8 @@ class _OfSide:
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places on a branch. The branch that the change is merged into
-        is read on this side: before the change, or after its merge.
+        """Return the files at these locations on a branch. The branch that the change is merged
+        into is read on this side: before the change, or after its merge.
         """
         comparison = self._compared.comparison
         if branch.removeprefix("refs/heads/") != comparison.branch:
@@ -260,7 +261,7 @@ class _OfSide:
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at a snapshot's commit."""
+        """Return the files at more locations, at a snapshot's commit."""
         comparison = self._compared.comparison
         if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)

@@ -57,7 +57,7 @@ class GitClients:
         """Return a new client with these credentials, which is closed at the end of the run."""
         options = self._settings.git
         transport = self._settings.transport
-        # these variables contain registry credentials, for `pull-secret`
+        # these variables contain registry credentials for `pull-secret`
         excluded = self._settings.registry.allow_env
         environ = {name: value for name, value in self._environ.items() if name not in excluded}
         client = Git(
@@ -135,7 +135,7 @@ class GitClients:
         return matching[0].logins(url, helped=False)
 
     def options_cover(self, repo: str) -> bool:
-        """Return whether the options have credentials or a key for this repository."""
+        """Return whether the options contain credentials or a key for this repository."""
         if self.access is None:
             return False
         credentials = self.access.given
@@ -180,10 +180,10 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _access_with_secret(self, from_secret: Credentials) -> Access:
-        """Return an `Access` with the credentials in a secret of the cluster.
+        """Return an `Access` with the credentials from a secret in the cluster.
 
-        The certificate authorities and known hosts in the options are added to those in the secret.
-        The git config file comes from the options.
+        The CA certificates and known hosts in the options are added to those in the secret. The git
+        config file comes from the options.
         """
         from_options = self.access.given if self.access else None
         if from_options is None:
@@ -195,7 +195,7 @@ class GitClients:
         if from_options.ssh and from_options.ssh.known_hosts:
             more_known_hosts = from_options.ssh.files.get("known_hosts", "")
         ssh = from_secret.ssh
-        if ssh and more_known_hosts:  # the `known_hosts` file gets the lines of both
+        if ssh and more_known_hosts:  # the `known_hosts` file contains the lines from both
             known_hosts = ssh.files.get("known_hosts", "") + more_known_hosts
             files = {**ssh.files, "known_hosts": known_hosts}
             ssh = replace(ssh, files=files, known_hosts=True)
@@ -211,8 +211,8 @@ class GitClients:
 def _any_login_for(url: str, credentials: Credentials) -> bool:
     """Return whether any of these credentials are for that URL.
 
-    Each of them is for URLs with a certain prefix: a server, or an organization or repository on
-    it, such as `https://github.com/acme`. If `only` is set, it is the prefix for all of them.
+    Each credential is for URLs with a certain prefix: a server, or an organization or repository on
+    it, such as `https://github.com/acme`. If `only` is set, it is the prefix for all credentials.
     """
     prefixes = [login.prefix for login in credentials.logins]
     if credentials.app:
@@ -230,7 +230,7 @@ def _without_git_suffix(url: str) -> str:
 
 
 def _log_of_git(sentence: str, log: Log) -> None:
-    """Log a line of git's output, as a warning if git says that it is one."""
+    """Log a line of git's output, as a warning if git marks it as one."""
     is_warning = sentence.startswith(("warning: ", "git: warning: "))
     log("warning" if is_warning else "debug", sentence.replace("warning: ", "", 1))
 

@@ -29,7 +29,7 @@ class Phases:
         self._console = console
         self._lock = threading.Lock()
         self._progress: Progress | None = None  # None while no activity is shown
-        self._shown: dict[threading.Timer, TaskID] = {}  # by the timer of the activity
+        self._shown: dict[threading.Timer, TaskID] = {}  # keyed by each activity's timer
 
     @contextmanager
     def phase(self, words: str) -> Iterator[None]:
@@ -74,7 +74,7 @@ class Phases:
 
 
 class RepositoryWithProgress:
-    """A repository that shows its activities."""
+    """A repository that shows its current activity."""
 
     def __init__(self, repository: Repository, name: str, phase: Phase) -> None:
         self._repository = repository
@@ -100,18 +100,18 @@ class RepositoryWithProgress:
             return self._repository.snapshot(branch, places, heads, default, besides)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the files at more places, at a snapshot's commit."""
+        """Return the files at more locations, at a snapshot's commit."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Like `Repository.with_memory_branch_under`."""
+        """See `Repository.with_memory_branch_under`."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.with_memory_branch_under(snapshot, prefix)
 
     @property
     def atomic(self) -> bool:
-        """Like `Repository.atomic`."""
+        """See `Repository.atomic`."""
         return self._repository.atomic
 
     def head(self, head: str) -> Head | None:
@@ -120,7 +120,7 @@ class RepositoryWithProgress:
             return self._repository.head(head)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Like `Repository.signed`."""
+        """See `Repository.signed`."""
         return self._repository.signed(commit, keys)
 
     def merged(self, branch: str, commit: str) -> bool:

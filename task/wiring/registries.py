@@ -1,4 +1,4 @@
-"""Creates a run's registry client, with credentials, and with limits on what annotations may use."""
+"""Creates a run's registry client, with credentials, and limits what annotations may use."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def registry_of(
 def _registry_secret(
     cluster: Callable[[], ClusterSecrets], namespace: str, name: str
 ) -> Mapping[str, bytes]:
-    """Return the values of a secret with registry credentials, by their names in the secret. The
-    connection to the cluster is not opened before this is called.
+    """Return the values in a secret with registry credentials, by their keys. The connection to the
+    cluster is not opened before this is called.
     """
     return cluster().of_registry(namespace, name)
 
@@ -80,8 +80,8 @@ def prover_of(
     secrets: Callable[[], ClusterSecrets | None],
     log: Log,
 ) -> Prover:
-    """Return the prover, which verifies the signatures of images. Raises `UsageError` immediately
-    if options cannot work.
+    """Return the prover, which verifies image signatures. Raises `UsageError` immediately if the
+    options cannot work.
 
     `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
@@ -126,7 +126,7 @@ class WantedProofs:
             self._from_options = (Asked([check]),)
 
     def __call__(self, question: Question) -> Sequence[Asked]:
-        """Return the required checks of an image's signatures. Raises `TaskError` if a key is not
+        """Return the signature checks that an image must pass. Raises `TaskError` if a key is not
         available.
         """
         from_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
@@ -134,8 +134,9 @@ class WantedProofs:
         return (*self._from_options, *from_resource, *from_config)
 
     def _check_of_secret(self, key: KeySecret) -> Asked:
-        """Return the check that verifies signatures with a public key. The key is in a secret of
-        the cluster, which an ImageUpdater names. Raises `RegistryError` if the key cannot be used.
+        """Return the check that verifies signatures with a public key. The key is in a secret in
+        the cluster, and an ImageUpdater names that secret. Raises `RegistryError` if the key cannot
+        be used.
         """
         secrets = self._secrets()
         if secrets is None:
@@ -186,7 +187,7 @@ def _key_check(name: str, text: str | None = None) -> Check:
 
 
 def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
-    """Return a function that creates a check of keyless signatures, which name the signer's
+    """Return a function that creates a check for keyless signatures, which name the signer's
     identity instead of a key.
 
     Raises `UsageError` if the required package is missing.

@@ -85,8 +85,9 @@ class RealWorld(World):
         self._cluster = self._argo if self._argo.kind == "cluster" else None
         self._check_argo()
         self._follow = once(self._open_follow)
-        self._hindered: set[str] = set()  # Applications for which a hindrance was logged
-        self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
+        self._hindered: set[str] = set()  # Applications whose hindrance has been logged
+        # AppProjects from the manifests, or from Argo CD
+        self._projects: dict[str, Mapping[str, Any]] = {}
 
         # Git. `once` has a lock, because a run handles its repositories concurrently.
         from_cluster = self._cluster.credentials if self._cluster else None
@@ -100,7 +101,7 @@ class RealWorld(World):
         self.always_prove = settings.verify.wanted
         self._prover = once(self._open_prover)
 
-        # Fail immediately if a setting is invalid.
+        # Fail now if a setting is invalid.
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
             self._registry()
         if settings.forge.forge or settings.forge.forge_token_file:
@@ -110,13 +111,15 @@ class RealWorld(World):
             self._prover()
 
     def _phases(self, console: Any) -> Phase:
-        """Return a function that shows an activity on the terminal while it lasts."""
+        """Return a function that shows an activity on the terminal while it is in progress."""
         from task.wiring.progress import Phases
 
         return Phases(console).phase
 
     def _check_argo(self) -> None:
-        """Raise `UsageError`, or log a warning, if options need Argo CD and it is not available."""
+        """Raise `UsageError`, or log a warning, if the options need Argo CD and it is not
+        available.
+        """
         settings = self._settings
         if settings.rollout.wait:
             self._argo.check()  # even for a plan, because the real run would fail
@@ -266,7 +269,7 @@ class RealWorld(World):
         return str(kin.order)
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return the registries' responses to questions about images."""
+        """Return the registries' responses to queries about images."""
         with self._phase("querying the registries"):
             return self._registry().answer(questions)
 
@@ -412,8 +415,8 @@ class RealWorld(World):
         return synced_revisions(item, lambda url: normal_url(url) == repo)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return the owner that reverts changes to a field of a live Application, or "" if it is
-        unknown.
+        """Return what reverts changes to a field of a live Application, or "" if nothing is known
+        to.
         """
         return self._argo.taken_back_by(manifest, field)
 
