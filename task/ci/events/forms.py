@@ -36,9 +36,7 @@ from task.text import and_more
 
 LARGEST = 64_000_000  # bytes
 MOST_EVENTS = 100_000
-MOST_VALUES = (
-    5_000_000  # objects and lists in total: each uses memory, and an event contains about ten
-)
+MOST_VALUES = 5_000_000  # objects and lists in total, which use memory; an event has about ten
 _SHOWN = 6
 _SPLIT = "split the file"
 _AS_SENT = "pass it unchanged, as the registry sent it"

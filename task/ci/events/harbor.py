@@ -16,7 +16,7 @@ _PUSHES = (
     "PUSH_ARTIFACT",
     "pushImage",
     "harbor.artifact.pushed",
-)  # pushImage: Harbor 1.10 and older
+)  # pushImage: Harbor up to 1.10
 
 
 def known(document: Document) -> bool:
