@@ -33,9 +33,7 @@ from task.urls import web_page, without_login
 
 LIMIT = 2048
 LONGEST_MESSAGE = 300
-_SHORT_MESSAGE = (
-    30  # bytes that remain for the message if all other values have their maximum length
-)
+_SHORT_MESSAGE = 30  # bytes that remain for the message if all other values are as long as allowed
 _BYTES_FOR_NAMES = 100  # bytes reserved for Application names
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",

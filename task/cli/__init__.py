@@ -1,1 +1,1 @@
-"""The command line, with one file for each command."""
+"""The command-line interface. Most commands have their own module."""
