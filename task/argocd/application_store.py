@@ -202,7 +202,7 @@ class PreferredStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Patch like `ApplicationStore.patch`, through the API that the Application was read from."""
+        """Like `ApplicationStore.patch`, through the API that the Application was read from."""
         store = self._read_by[namespace, name]
         try:
             return store.patch(namespace, name, version, operations)

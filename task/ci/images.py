@@ -349,7 +349,7 @@ def _images_of_jib(document: Document) -> Built:
 
 
 def _images_of_skaffold(document: Document) -> Built:
-    """Return the images from Skaffold's build output, whose `tag` values are complete references."""
+    """Return the images from Skaffold's build output. Each `tag` is a complete reference."""
     references = []
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):

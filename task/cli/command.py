@@ -185,7 +185,7 @@ def _reader(
     """
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        """Convert the value for the settings. Raises `BadParameter` if a required value is blank."""
+        """Convert an option's value. Raises `BadParameter` if a required value is blank."""
         given = _given_values(context, param, value, option, default)
         if is_flag:  # Typer has parsed the bool, but a blank variable must count as unset
             return value if given.is_given else field.default

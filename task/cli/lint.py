@@ -134,7 +134,7 @@ class _Inspected:
 
     discovery: Discovered  # the Applications and HelmReleases
     texts: Mapping[str, str]  # path → content of a file from Git
-    passed_over: Sequence[Application]  # Applications whose annotations were not read
+    passed_over: Sequence[Application]  # annotated Applications that were not read in full
     git_subs: Sequence[Subscription]  # all subscriptions that write to Git repositories
     repository_findings: Sequence[Finding]  # about configs and open branches
     owner_findings: Sequence[Finding]  # about owners that revert patches or require signed commits

@@ -276,7 +276,7 @@ def _line_in(message: str) -> int:
 
 
 def _finding_at(path: str, message: str, hint: str) -> Finding:
-    """Return an error in a file, moving the line number from the message to the finding's origin."""
+    """Return an error in a file, with the line number moved from the message to the origin."""
     line = _line_in(message)
     message = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
     return Finding(noted("error", message, hint), origin=f"{path}:{line}" if line else path)

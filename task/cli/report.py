@@ -1,4 +1,4 @@
-"""`report`: shows a run's report again, or converts it to an HTML page for a pipeline's artifacts."""
+"""`report`: shows a run's report again, or converts it to an HTML page for pipeline artifacts."""
 
 import os
 import sys

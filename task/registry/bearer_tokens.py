@@ -1,6 +1,7 @@
 """Fetches bearer tokens, and sends a registry's credentials only to trusted token servers.
 
-Most registries work as documented by Docker: GET realm?service=…&scope=… with the credentials as Basic authentication.
+Most registries work as documented by Docker: GET realm?service=…&scope=…, with the credentials as
+Basic authentication.
 The exceptions:
 - Docker Hub: the realm is on a different host (auth.docker.io). For GHCR, GAR, Quay, Harbor, GitLab
   (/jwt/auth), Nexus, and JFrog (/v2/token), it is on the registry's own host, but GitLab often uses

@@ -47,9 +47,7 @@ class Registry:
         self._ca = ca
         self._cache_dir = cache_dir
         self._limits = limits
-        self._authorities = cache(
-            authorities_of
-        )  # so that a file is read only once, not for each query
+        self._authorities = cache(authorities_of)  # read each file only once, not for each query
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
@@ -76,7 +74,7 @@ class Registry:
         thread_count = min(_MOST_THREADS, AT_ONCE * len(hosts))
         answers: dict[Question, Answer] = {}  # filled by `_answer_group`
         in_threads(lambda group: self._answer_group(group, answers), groups, thread_count)
-        shutdown.check()  # raises an error after a signal, which turns the answers into errors
+        shutdown.check()  # raises an error after a signal, because the answers are then just errors
         self._save()
         return {question: answers[question] for question in questions}
 

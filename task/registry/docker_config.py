@@ -41,9 +41,8 @@ class RegistryLogin:
     identity: Secret = _NOTHING
     token: Secret = _NOTHING
     origin: str = ""  # where the credentials come from, for messages
-    hosts: frozenset[str] = (
-        frozenset()
-    )  # the hosts, without ports, for which the user has set this login
+    # the hosts, without ports, for which the user has set this login
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -303,10 +302,8 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     if docker_config:
         yield docker_config, True  # Docker expects a folder, but some users set the file itself
         yield os.path.join(docker_config, "config.json"), True
-        yield (
-            os.path.join(docker_config, ".dockerconfigjson"),
-            True,
-        )  # the file name in a mounted secret
+        # the name of the file in a mounted secret
+        yield os.path.join(docker_config, ".dockerconfigjson"), True
     elif home:
         yield os.path.join(home, ".docker", "config.json"), False
     if runtime:
@@ -315,7 +312,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
 
 
 def _parse_config(text: str, origin: str) -> DockerConfig:
-    """Parse a config file. Raises `RegistryAccessError`, whose message mentions the file's origin."""
+    """Parse a config file. Raises `RegistryAccessError`, which names the file's origin."""
     try:
         return parse_docker_config(text, origin)
     except Malformed as problem:

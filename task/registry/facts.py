@@ -161,9 +161,8 @@ def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
-    if (
-        manifest.is_old
-    ):  # a manifest in the old schema has no config, but its history contains the same facts
+    # a manifest in the old schema has no config, but its history contains the same facts
+    if manifest.is_old:
         cache.store_config(manifest.digest, history_config(manifest.data))
     cache.store_members(manifest.digest, members(manifest))
     cache.store_tag(tag, manifest.digest)

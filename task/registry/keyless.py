@@ -81,9 +81,8 @@ class Sigstore:
         if answer.status >= 500 or answer.status == 429:
             raise _down_error(f"the transparency log returned {answer.status}")
         try:
-            entries = (
-                answer.json().values()
-            )  # a mapping from ids to entries, which contains only one entry
+            # the response maps ids to entries, and contains only one entry
+            entries = answer.json().values()
             entry = next(iter(entries))
         except (ValueError, AttributeError, StopIteration):
             entry = None

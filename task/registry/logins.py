@@ -45,10 +45,7 @@ from task.secret import Secret
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_PATIENCE = {
-    "helper": 30,
-    "script": 10,
-}  # time limits in seconds; AIU's limit for scripts is 10, too
+_PATIENCE = {"helper": 30, "script": 10}  # time limits in seconds; 10 is also AIU's limit
 # what `docker login`, and therefore credential helpers, call Docker Hub
 _HUB_SERVER = "https://index.docker.io/v1/"
 _NO_LOGIN = b"credentials not found"  # printed by all helpers based on docker-credential-helpers
@@ -264,7 +261,7 @@ class Logins:
         return config.logins[key]
 
     def _secret_data(self, source: CredentialSource, origin: str, name: str) -> Mapping[str, bytes]:
-        """Return the fields of a secret in the cluster. `origin` and `name` are used in messages."""
+        """Return a cluster secret's fields. `origin` and `name` are used in messages."""
         if self._secret is None:
             raise RegistryError(
                 f"{origin} refers to {name}, but no cluster is available",

@@ -200,9 +200,8 @@ def is_wanted_platform(wanted: Sequence[str], platform: str) -> bool:
     os, arch, variant = _parts_of_platform(platform)
     for wanted_platform in wanted:
         wanted_os, wanted_arch, wanted_variant = _parts_of_platform(wanted_platform.strip())
-        if (
-            not wanted_os or not wanted_arch
-        ):  # a mistyped platform must not match an unknown one ("")
+        # a mistyped platform must not match an unknown one ("")
+        if not wanted_os or not wanted_arch:
             continue
         same_system = wanted_os == os and wanted_arch == arch
         if same_system and wanted_variant in ("", variant):

@@ -37,12 +37,8 @@ from task.retry import until
 from task.threads import in_threads
 
 _AT_ONCE = 8
-_PAUSES = (
-    1.0,
-    2.0,
-    3.0,
-    5.0,
-)  # seconds between two searches for a proof; the last pause is repeated
+# seconds between two searches for a proof; the last pause is repeated
+_PAUSES = (1.0, 2.0, 3.0, 5.0)
 Answer = Proof | Verdict | TaskError
 
 
@@ -65,7 +61,8 @@ class Asked:
 
     checks: Sequence[Check]
     demand: Demand = Demand("signature")
-    by: str = ""  # a suffix for messages that states who requires the proof: "; imagesVerification wants the key of …"
+    # who requires the proof, as a suffix for messages: "; imagesVerification wants the key of …"
+    by: str = ""
 
     def proof(self, signature: Signed) -> Proof:
         """Return the proof that a signature, or an attestation (a signed statement about the
@@ -225,7 +222,7 @@ class Prover:
         error if neither can be determined. Each question includes the image's digest.
         """
         answers = in_threads(self._answer_once, list(questions), _AT_ONCE)
-        shutdown.check()  # after a signal, the answers are errors
+        shutdown.check()  # raises an error after a signal, because the answers are then just errors
         return dict(zip(questions, answers, strict=True))
 
     def _answer_once(self, question: Question) -> Answer:

@@ -162,7 +162,7 @@ class AnswerCache:
 
 
 class ImageRepository:
-    """A repository as accessed with one set of credentials, and the known facts about its images."""
+    """A repository, accessed with one login, and the known facts about its images."""
 
     def __init__(
         self,

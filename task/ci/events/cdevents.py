@@ -32,7 +32,7 @@ def _inner_event(document: Document) -> Document:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event: the published image, or the reason why the event does not concern an image."""
+    """Yield the event: the published image, or the reason why the event is about something else."""
     event = _inner_event(document)
     kind = text(event, "context", "type")
     package_url = text(event, "subject", "id")

@@ -33,7 +33,7 @@ def _package(document: Document) -> Document:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event: the published image, or the reason why the event does not concern an image."""
+    """Yield the event: the published image, or the reason why the event is about something else."""
     package = _package(document)
     if not package:
         yield Skipped("it is a ping")

@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, mappings, text
 
-_PUSHES = (
-    "PUSH_ARTIFACT",
-    "pushImage",
-    "harbor.artifact.pushed",
-)  # pushImage: Harbor up to 1.10
+_PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage: up to Harbor 1.10
 
 
 def known(document: Document) -> bool:
