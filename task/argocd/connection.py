@@ -31,7 +31,7 @@ class Connection:
     token: Secret = Secret("")
     token_file: str = ""
     plaintext: bool = False  # use http
-    insecure: bool = False  # certificates are not verified
+    insecure: bool = False  # do not verify certificates
     ca_file: str = ""
     certificate: str = ""  # paths of the client certificate and its key
     key: str = ""

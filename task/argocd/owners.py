@@ -87,7 +87,7 @@ def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
     """
     spec = mapping(owner, "spec")
     if not spec:
-        return False  # unknown
+        return False  # the ApplicationSet is unknown
     never_updates = text(spec, "syncPolicy", "applicationsSync") in (
         "create-only",
         "create-delete",

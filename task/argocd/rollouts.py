@@ -35,7 +35,7 @@ Judge = Callable[[Mapping[str, Any], str, Details], Rollout]
 
 @dataclass(frozen=True)
 class Awaited:
-    """An Application, and the revision to wait for."""
+    """An Application whose rollout is awaited, and how to judge its state."""
 
     namespace: str
     name: str
@@ -82,7 +82,7 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class Sight:
-    """A snapshot of all Applications' states, and of those that have changed since the previous
+    """The states of all Applications at one moment, and those that have changed since the last
     sight.
     """
 

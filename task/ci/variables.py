@@ -67,9 +67,9 @@ def filled(template: str, variables: Mapping[str, str]) -> str:
 
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
-# Numbers of seconds or milliseconds since 1970. Seconds are accepted for times after 1973 or on the
-# first two days of 1970; milliseconds, for times after 2001. Other numbers may be dates, such as
-# 20261121 or 202611210600.
+# Numbers of seconds or milliseconds since 1970. Seconds have 9 or 10 digits (since 1973) or at most
+# 5 (the first day of 1970), and milliseconds have 13 (since 2001). Other numbers may be dates, such
+# as 20261121 or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")

@@ -279,7 +279,7 @@ def _deployed_source(
     environ: Mapping[str, str],
 ) -> DeployedSource | None:
     """Return the source commit whose deployments the forge should show, or None without
-    `--deployments`.
+    `--deployments` or in a dry run.
 
     `repository` and `commit` are the build's source. For a promotion, `commit` is "", because it is
     determined later. Raises `UsageError` if the source is unknown.

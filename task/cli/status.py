@@ -88,7 +88,7 @@ def _status_of_images(settings: Settings, environ: Mapping[str, str], log: Log) 
     has_token_file = bool(settings.forge.forge_token_file)
     token_variables = (*FORGE_TOKENS, "GITHUB_TOKEN")
     has_token = has_token_file or any(environ.get(name) for name in token_variables)
-    # The build that wrote the current value tells how long ago the running version became outdated.
+    # The build that wrote the current value reveals how long the cluster has differed from Git.
     needs_a_build = "differs" in options.fail_on and bool(options.older_than)
     details = StatusDetails(
         newest=options.asks_for_newest,

@@ -124,7 +124,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
         problem = "that URL is not encrypted"
         hint = "configure the registry with an https token server"
     elif login is None and not may_be_asked(_host(base), token_server):
-        # (with a login, `trusts` has already checked the host)
+        # with a login, `trusts` above has already checked the host
         problem = "that is a private address, but the registry's address is not"
         hint = "check the token server configured in the registry"
     else:

@@ -59,9 +59,9 @@ class Registry:
 
         Questions about the same image are combined; questions about different images are answered
         in parallel. The answer for a missing image is `Answer(exists=False)`. If the facts cannot
-        be determined, the answer contains an `error`. `platforms` lists all of an image's
-        platforms. `created` and `labels` are taken from the image's newest member for a wanted
-        platform.
+        be determined, the answer contains an `error`, which is usually a `RegistryError` or a
+        subclass. `platforms` lists all of an image's platforms. `created` and `labels` are taken
+        from the image's newest member for a wanted platform.
         """
         by_subject: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:

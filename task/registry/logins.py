@@ -49,7 +49,8 @@ _PATIENCE = {"helper": 30, "script": 10}  # time limits in seconds; 10 is also A
 # what `docker login`, and therefore credential helpers, call Docker Hub
 _HUB_SERVER = "https://index.docker.io/v1/"
 _NO_LOGIN = b"credentials not found"  # printed by all helpers based on docker-credential-helpers
-_TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
+# the username with which a helper returns an identity token as the secret
+_TOKEN = "<token>"  # noqa: S105 - a username
 _NEVER_IN_A_USER = frozenset(" \"'{}[]")
 
 
