@@ -38,18 +38,18 @@ _IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway only supports these full names (argo-cd server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
-CRASHED = 3  # how many pods to read for their containers' exit codes
+CRASHED = 3  # the number of pods to fetch for their containers' exit codes
 REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer still completes
 _TOKEN = (
     "create a token with argocd account generate-token, and pass it in"  # noqa: S105
     " ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"
 )
 _SERVER_HINT = "run it again; if that does not help, check --argocd-server"
-_NOT_FOUND = 5  # gRPC's code
+_NOT_FOUND = 5  # gRPC's status code NOT_FOUND
 _SHORTEST_SECRET = 4  # characters; a shorter secret would match parts of ordinary words
-# The Application has changed: the patch's first operation tests the resourceVersion.
+# The Application has changed, so the patch's first operation (a resourceVersion test) failed.
 _CONFLICT_SIGNS = ("too many conflicts", "testing value")
-# The test succeeded, but the patch does not match.
+# The resourceVersion test passed, but the patch does not fit the Application.
 _UNFIT_PATCH_SIGNS = (
     "error applying patch",
     "error unmarshaling patched app",
@@ -61,9 +61,9 @@ _DENIED_MESSAGE = re.compile(
 
 
 class ArgoCDApi:
-    """An Argo CD server.
+    """A client for an Argo CD server's API.
 
-    Thread-safe. All errors are `SourceError`s: no access, server down, or not found.
+    Thread-safe. All errors are `SourceError`s: access denied, server down, or not found.
     """
 
     def __init__(
@@ -75,9 +75,10 @@ class ArgoCDApi:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`options` come from the command line. Environment variables provide missing values.
+        """Connect with the command-line `options`; environment variables supply missing values.
 
-        Raises `UsageError` if they contradict each other, or name a file that cannot be read.
+        Raises `UsageError` if these values contradict each other, or name a file that cannot be
+        read.
         """
         try:
             self._connection = connection(options, environ)
@@ -86,12 +87,13 @@ class ArgoCDApi:
         _check_files_of(self._connection)
         self.namespace = namespace
         self._http = self._client(limits, log)
-        # do not wait as long for a refresh as for other requests: it completes without us
+        # a shorter timeout than for other requests, because a refresh completes even if we stop
+        # waiting
         refresh_limits = replace(limits, silence=min(limits.silence, REFRESH_PATIENCE))
         self._refresh_http = self._client(refresh_limits, log)
 
     def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
-        """Return an HTTP client that sends the credentials with each request to the server."""
+        """Return an HTTP client that sends the credentials to the server with each request."""
         certificate = None
         if self._connection.certificate:
             certificate = (self._connection.certificate, self._connection.key)
@@ -106,9 +108,11 @@ class ArgoCDApi:
         )
 
     def _login(self) -> dict[str, str]:
-        """Return the HTTP headers: the one with the token, and those set by the user.
+        """Return the HTTP headers to send: the `Authorization` header with the token, and the
+        headers set by the user.
 
-        They are sent only to this origin, because the user's may contain a proxy's credentials.
+        The headers are sent only to this server's origin, because the user's headers may contain
+        credentials for a proxy.
         """
         headers = {name: value.reveal() for name, value in self._connection.headers}
         token = self._token()
@@ -119,7 +123,7 @@ class ArgoCDApi:
     def _token(self) -> str:
         """Return the token, or "" if none is set. Raises `SourceAccessError`.
 
-        A token file is read again each time, because it may be renewed during a run.
+        A token file is reread on every call, because the token may be renewed during a run.
         """
         path = self._connection.token_file
         if path:
@@ -149,14 +153,14 @@ class ArgoCDApi:
         selector: str = "",
         namespace: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the Applications that the token has access to, each with only these `fields`, such
-        as "metadata.name". If `fields` is empty, each Application is complete.
+        """Return the Applications that the token can access, each with only these `fields`, such as
+        "metadata.name". If `fields` is empty, all fields are included.
 
-        `projects`, `selector`, and `namespace` narrow the list, unless they are empty.
+        `projects`, `selector`, and `namespace` filter the list unless they are empty.
         """
-        requested_fields = None  # parameters that are None are not sent
+        requested_fields = None  # None: the parameter is not sent
         if fields:
-            # the version of the list comes first, as in the requests of Argo CD's UI
+            # the list's resourceVersion comes first, as in requests from Argo CD's UI
             names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
             requested_fields = ",".join(names)
         params: dict[str, Any] = {
@@ -172,7 +176,7 @@ class ArgoCDApi:
             "the list of Applications",
             params,
         )
-        # an empty list may be null or missing
+        # if there are no Applications, `items` may be null or missing
         has_list = isinstance(response.get("items") or [], list)
         if not has_list:
             raise SourceDownError(
@@ -182,7 +186,7 @@ class ArgoCDApi:
         return [{**KIND, **item} for item in mappings(response, "items")]
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return (namespace, name) of every Application that the token has access to.
+        """Return the (namespace, name) of every Application that the token can access.
 
         Raises `SourceError`.
         """
@@ -191,8 +195,8 @@ class ArgoCDApi:
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application.
 
-        A missing Application raises `AbsentError` if the project is given. Otherwise, Argo CD
-        returns "forbidden".
+        Raises `AbsentError` if the Application is missing and `project` is given. Without a
+        project, Argo CD reports a missing Application as forbidden.
         """
         params = {**self._namespace_param(namespace), "project": project or None}
         permission, subject = self._permission("get", namespace, name)
@@ -202,8 +206,8 @@ class ArgoCDApi:
         return {**KIND, **application}
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Have Argo CD compare the Application with Git now. Return when the comparison is done, or
-        stop waiting if it takes too long.
+        """Have Argo CD compare the Application with Git now, and wait until the comparison is done
+        or takes too long.
         """
         params = {"refresh": "normal", **self._namespace_param(namespace)}
         permission, subject = self._permission("get", namespace, name)
@@ -216,7 +220,7 @@ class ArgoCDApi:
             if error.kind == "slow":
                 return  # Argo CD still completes the refresh
             raise unreachable(error, self._connection) from None
-        # the content does not matter, but this raises an error if the response is unsuccessful
+        # only to raise an error for an unsuccessful response; its content does not matter
         self._object_in(response, permission, subject)
 
     def patch_application(
@@ -227,7 +231,7 @@ class ArgoCDApi:
     ) -> dict[str, Any]:
         """Apply a JSON patch, and return the changed Application.
 
-        Raises `Outpaced` if it has changed in the meantime.
+        Raises `Outpaced` if the Application has changed in the meantime.
         """
         body = {
             "name": name,
@@ -244,8 +248,8 @@ class ArgoCDApi:
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the Application's live resources, down to its pods, each with its health.
 
-        The tree does not include the containers' exit codes, so the first few crashing pods are
-        also read, and their messages are added.
+        Argo CD's tree does not include the containers' exit codes, so the first few crashing pods
+        are also fetched, and their error messages are added to the tree.
         """
         permission, subject = self._permission("get", namespace, name)
         params = self._namespace_param(namespace)
@@ -260,7 +264,7 @@ class ArgoCDApi:
                 "namespace": text(node, "namespace"),
                 "resourceName": text(node, "name"),
             }
-            # without the pod, the tree just has less detail
+            # if a pod cannot be fetched, the tree is just less detailed
             with suppress(SourceError, ValueError):
                 resource = self._request_object(
                     "GET", f"{_application_path(name)}/resource", permission, subject, pod_params
@@ -268,7 +272,7 @@ class ArgoCDApi:
                 pod = parsed_json(text(resource, "manifest"))
                 _reason, message = pod_problem(mapping(pod, "status"))
                 if message:
-                    node["health"]["message"] = message  # `node` is a part of `tree`
+                    node["health"]["message"] = message  # `node` is part of `tree`
         return tree
 
     def sync_windows(self, namespace: str, name: str) -> dict[str, Any]:
@@ -287,7 +291,7 @@ class ArgoCDApi:
         return self._request_object("GET", path, permission, f"ApplicationSet {name}", params)
 
     def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
-        """Return an AppProject. AppProjects are in the control plane's namespace."""
+        """Return an AppProject, which is always in the control plane's namespace."""
         return self._request_object(
             "GET",
             f"/api/v1/projects/{path_part(name)}",
@@ -296,11 +300,11 @@ class ArgoCDApi:
         )
 
     def web(self) -> str:
-        """Return the UI's URL from Argo CD's settings, or else the API's URL if people can reach
-        it.
+        """Return the UI's URL from Argo CD's settings or, failing that, the API's URL if users can
+        reach it.
 
-        Return "" if the API's address appears to work only in the cluster. The settings can be read
-        without a token.
+        Return "" if the API's address appears to work only inside the cluster. Reading the settings
+        does not require a token.
         """
         with suppress(NoAnswerError):
             settings = self._http.ask("GET", "/api/v1/settings").mapping()
@@ -326,10 +330,10 @@ class ArgoCDApi:
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Send a request, and return the JSON object in the response.
+        """Send a request, and return the JSON object from the response.
 
         `permission` (the RBAC permission that the request requires) and `subject` (the object that
-        it is about) are for error messages. Raises `TaskError`.
+        the request is about) are used in error messages. Raises `TaskError`.
         """
         try:
             response = self._http.ask(method, path, params=params, json=body)
@@ -345,13 +349,14 @@ class ArgoCDApi:
         *,
         patched: bool = False,
     ) -> dict[str, Any]:
-        """Return the JSON object in a successful response. For any other response, raises the error
-        that describes it.
+        """Return the JSON object from a successful response, or raise an error that describes any
+        other response.
 
-        `permission`, `subject`, and `patched` (whether the request was a patch) are for the error.
+        `permission`, `subject`, and `patched` (whether the request was a patch) are used only for
+        the error.
         """
         is_from_server = origin(response.url) == origin(self._connection.base)
-        # the gateway does not return any other success status
+        # 200 is the only success status that the gateway returns
         if response.status == 200 and is_from_server:
             try:
                 content = response.json()
@@ -360,7 +365,7 @@ class ArgoCDApi:
             if isinstance(content, dict):
                 return content
 
-        # The secrets must not appear in any message, even if the server sends them.
+        # Secrets must not appear in error messages, even if the server echoes them.
         headers = (value.reveal() for _name, value in self._connection.headers)
         secrets = tuple(filter(None, (self._token(), *headers)))
         raise explained(response, self._connection, permission, subject, secrets, patched=patched)
@@ -372,7 +377,8 @@ class ArgoCDApi:
         """Return the RBAC permission that an action on an Application requires, and the
         Application's `namespace/name`.
 
-        The permission omits the control plane's own namespace.
+        If the Application is in the control plane's own namespace, the permission omits the
+        namespace.
         """
         is_in_other_namespace = namespace not in ("", self.namespace)
         object_name = f"{namespace}/{name}" if is_in_other_namespace else name
@@ -387,7 +393,7 @@ def _check_files_of(connection: Connection) -> None:
         try:
             check_file(path)
         except (OSError, ValueError) as error:
-            # a ValueError, such as for a null byte in the path, has no `strerror`
+            # a ValueError (raised for a null byte in the path, for example) has no `strerror`
             reason = getattr(error, "strerror", None) or "it is not a path"
             raise UsageError(
                 f"Argo CD: cannot read {path!r}: {reason}",
@@ -424,7 +430,7 @@ def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
             message,
             hint="select fewer Applications: --project, --selector, --namespace",
         )
-    # a slow server was reached, so TLS is not the problem
+    # if the server was merely slow, it was reached, so TLS is not the problem
     may_lack_tls = error.kind != "slow" and not connection.plaintext
     plaintext_hint = " (and --argocd-plaintext)" if may_lack_tls else ""
     return SourceDownError(message, hint=f"{_SERVER_HINT}{plaintext_hint}")
@@ -441,23 +447,23 @@ def explained(
 ) -> Exception:
     """Return the error that explains an unsuccessful response.
 
-    `permission` is the RBAC permission that the request requires, `subject` is the object that it
-    is about, and `secrets` must not appear in the message. For a patch (`patched`) of an
-    Application that has changed in the meantime, the error is `Outpaced`.
+    `permission` is the RBAC permission that the request requires, `subject` is the object that the
+    request is about, and `secrets` must not appear in the message. If the request was a patch
+    (`patched`), and the Application has changed in the meantime, the error is `Outpaced`.
     """
     if origin(response.url) != origin(connection.base):
         return _redirect_error(response, connection)
 
     code, message = _grpc_message(response, secrets)
     lowercase_message = message.lower()
-    # Client errors may also have the code 2 (unknown), with status 500.
+    # Conflicts may also be reported with status 500 and gRPC code 2 (unknown).
     is_conflict = response.status == 409 or any(
         sign in lowercase_message for sign in _CONFLICT_SIGNS
     )
     if patched and is_conflict:
         return Outpaced(f"{subject}: {message}")
 
-    if code is None:  # a proxy, a login page, or another program may have sent it
+    if code is None:  # the response may be from a proxy, a login page, or another program
         foreign_error = _foreign_response_error(response, connection)
         if foreign_error:
             return foreign_error
@@ -465,7 +471,7 @@ def explained(
         return _unauthenticated_error(message, connection)
     if response.status == 403:
         return _forbidden_error(message, permission, subject)
-    if response.status == 404 and code == _NOT_FOUND:  # a proxy's 404 does not have this code
+    if response.status == 404 and code == _NOT_FOUND:  # a proxy's 404 has no gRPC code
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in lowercase_message:
         return UsageError(
@@ -499,8 +505,8 @@ def _unauthenticated_error(message: str, connection: Connection) -> SourceAccess
 
 
 def _other_error(status: int, full_message: str, argocd_message: str) -> TaskError:
-    """Return the error for a response that can only be identified by Argo CD's message (in lower
-    case) or its status. `full_message` is the error's message.
+    """Return the error for a response that is identified by its status or by Argo CD's message in
+    lower case (`argocd_message`). `full_message` becomes the error's message.
     """
     cannot_render = (
         "unable to generate manifests" in argocd_message
@@ -524,7 +530,7 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
             full_message,
             hint="the Application is not structured as Image Update expects: write to Git instead",
         )
-    # A refresh writes an annotation, so even a GET can run into a conflict.
+    # A refresh writes an annotation, so even a GET request can cause a conflict.
     if status in (409, 429) or status >= 500:
         return SourceDownError(full_message, hint="run it again")
     if status == 404:
@@ -533,11 +539,11 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
 
 
 def _forbidden_error(message: str, permission: str, subject: str) -> SourceAccessError:
-    """Return the error for a 403. `message` is Argo CD's, `permission` is what the request
-    requires, and `subject` is the object that it is about.
+    """Return the error for a 403. `message` is Argo CD's, `permission` is the RBAC permission that
+    the request requires, and `subject` is the object that the request is about.
 
-    Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it. If
-    its message does not name the missing permission, it could be either.
+    Argo CD also returns 403 for a missing Application, unless the caller would be allowed to get
+    it. So if Argo CD's message does not name a missing permission, either could be the cause.
     """
     denied = _DENIED_MESSAGE.search(message)
     if not denied:
@@ -555,10 +561,10 @@ def _forbidden_error(message: str, permission: str, subject: str) -> SourceAcces
 
 
 def _grpc_message(response: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
-    """Return the gRPC code and the message from an error response.
+    """Return the gRPC code and message from an error response.
 
-    The code is None if the response does not come from Argo CD's gRPC gateway. Secrets in the
-    message are replaced with `***`.
+    The code is None if the response is not from Argo CD's gRPC gateway. Secrets in the message are
+    replaced with `***`.
     """
     content = response.mapping()
     code = content.get("code")
@@ -573,14 +579,14 @@ def _grpc_message(response: Response, secrets: tuple[str, ...]) -> tuple[int | N
 
 
 def _foreign_response_error(response: Response, connection: Connection) -> TaskError | None:
-    """Return the error for a response that is not from Argo CD's API, such as a web page or a
-    different service, or None if it may be from the API.
+    """Return the error for a response that is not from Argo CD's API (such as a web page or another
+    service's response). Return None if the response may be from the API.
     """
     content_type = str(response.headers.get("Content-Type", ""))
     kind = content_type.partition(";")[0].strip().lower()
     is_html = kind == "text/html" or response.body.lstrip().startswith(b"<")
     is_login_page = is_html and response.status in (401, 403)
-    # The API does not return a success or a 404 in this form. With a root path, the server returns
+    # The API never sends a success or a 404 in this form. If Argo CD has a root path, it returns
     # "404 page not found" as plain text for all other paths.
     has_unexpected_status = response.status < 300 or response.status == 404
     may_be_from_api = not is_login_page and not has_unexpected_status

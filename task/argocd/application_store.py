@@ -1,7 +1,8 @@
-"""Reads and patches live Applications. A patch for an outdated resourceVersion raises `Outpaced`.
+"""Reads and patches live Applications. Patching an outdated resourceVersion raises `Outpaced`.
 
-Reads and patches go through Argo CD's API or Kubernetes. `ClusterApplications` implements the
-methods of Argo CD's API with Kubernetes, and finds an Application's pods by their owners.
+Reads and patches go through Argo CD's API or Kubernetes. `ClusterApplications` provides the same
+methods as Argo CD's API on top of Kubernetes, and finds an Application's pods by their owner
+references.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from task.kubernetes.client import (
 )
 from task.plain_data import mapping, mappings, text
 
-Operation = Mapping[str, Any]  # of a JSON patch
+Operation = Mapping[str, Any]  # a JSON Patch operation
 _PODS_HINT = {
     "hint": (
         "the step is not allowed to list pods, which would give more details: apply rbac/pods.yaml"
     )
 }
-_MOST_PODS = 2_000  # pods to check in a namespace
-_TRIES = 4  # attempts to request a refresh while other programs keep changing the object
+_MOST_PODS = 2_000  # the maximum number of pods to check per namespace
+_TRIES = 4  # attempts to request a refresh if other programs keep changing the object
 REFRESH = "argocd.argoproj.io/refresh"
-# Since 3.6, Argo CD removes a refresh request only if it still has the timestamp from the start of
-# the refresh (argo-cd 28392). Without the timestamp, a request during a refresh is lost. Older
-# versions ignore it.
+# Since 3.6, Argo CD removes a refresh request only if its timestamp has not changed since the
+# refresh started (argo-cd 28392). Without the timestamp, a request made during a refresh is lost.
+# Older versions ignore the timestamp.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
-# Argo CD 3.3 and 3.4 check the dry source of a hydrated Application only if this is also requested;
-# later versions check it every few minutes. Argo CD's API sets both.
+# Argo CD 3.3 and 3.4 check a hydrated Application's dry source only if hydration is also requested;
+# later versions check it every few minutes. Argo CD's API sets both annotations.
 HYDRATE = "argocd.argoproj.io/hydrate"
 HYDRATE_STAMP = "argocd.argoproj.io/hydrate-timestamp"
 WORKLOADS = {
@@ -52,8 +53,8 @@ WORKLOADS = {
     ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
-# These own their pods through an intermediate object: a ReplicaSet <deployment>-<hash>, or a Job
-# <cronjob>-<minute>.
+# Workloads that own their pods through an intermediate object: a ReplicaSet named
+# <deployment>-<hash>, or a Job named <cronjob>-<minute>.
 _OWNER_KINDS = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _REASONS_WHILE_STARTING = ("ContainerCreating", "PodInitializing")
 
@@ -64,14 +65,14 @@ class ApplicationApi(Protocol):
     def get_application(self, namespace: str, name: str, project: str = "") -> JsonObject:
         """Return the Application.
 
-        Raises `AbsentError` if it does not exist, which Argo CD only reveals if the project is
-        given.
+        Raises `AbsentError` if the Application does not exist; Argo CD only reveals this if the
+        project is given.
         """
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return (namespace, name) of every Application.
+        """Return the (namespace, name) of every Application.
 
-        Raises `SourceError` on failure, including when listing all Applications is forbidden.
+        Raises `SourceError` on failure, including if listing all Applications is forbidden.
         """
 
     def patch_application(
@@ -80,7 +81,7 @@ class ApplicationApi(Protocol):
         name: str,
         operations: Sequence[Operation],
     ) -> JsonObject:
-        """Apply a JSON patch, and return the changed Application.
+        """Apply a JSON patch to an Application, and return the patched Application.
 
         Raises `Outpaced` if one of the patch's tests fails.
         """
@@ -89,10 +90,10 @@ class ApplicationApi(Protocol):
         """Have Argo CD compare the Application with Git now."""
 
     def resource_tree(self, namespace: str, name: str) -> JsonObject:
-        """Return the live resources, down to pods, or {} if unknown."""
+        """Return the Application's live resources, down to pods, or {} if unknown."""
 
     def sync_windows(self, namespace: str, name: str) -> JsonObject:
-        """Return the sync windows, or {} if unknown."""
+        """Return the Application's sync windows, or {} if unknown."""
 
     def application_set(self, namespace: str, name: str) -> JsonObject:
         """Return the ApplicationSet. Raises `SourceError`."""
@@ -105,9 +106,9 @@ class ApplicationStore:
     """Reads and patches one Application at a time."""
 
     def __init__(self, api: ApplicationApi, *, atomic: bool) -> None:
-        """With `atomic`, a patch changes only the tested version.
+        """Use `api`. `atomic` states whether its patches apply only to the tested resourceVersion.
 
-        Kubernetes guarantees that; Argo CD's API does not.
+        Kubernetes guarantees this; Argo CD's API does not.
         """
         self._api = api
         self._atomic = atomic
@@ -130,13 +131,12 @@ class ApplicationStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Apply JSON patch operations to the Application if it still has this resourceVersion
-        (`version`).
+        """Apply JSON patch operations to the Application if its resourceVersion is still `version`.
 
-        Return whether the patch was atomic. If so, it cannot have overwritten another change.
+        Return whether the patch was atomic; an atomic patch cannot have overwritten another change.
         Raises `Outpaced` if the Application has a different version.
         """
-        # the first operation makes the whole patch fail for any other version
+        # as the first operation, this test makes the whole patch fail for any other version
         version_test = {
             "op": "test",
             "path": "/metadata/resourceVersion",
@@ -147,11 +147,12 @@ class ApplicationStore:
 
 
 class PreferredStore:
-    """Applications from Argo CD's API, patched through Kubernetes if it has the same objects.
+    """Reads Applications from Argo CD's API, but patches them through Kubernetes if it has the same
+    objects.
 
-    A kubeconfig may be for a different cluster that has an Application with the same name, so the
-    uids are compared. If Kubernetes does not show an Application or allow the patch, Argo CD's API
-    is used.
+    The kubeconfig may be for a different cluster that has an Application with the same name, so the
+    UIDs are compared. If an Application cannot be read from or patched through Kubernetes, Argo
+    CD's API is used.
     """
 
     def __init__(
@@ -170,11 +171,11 @@ class PreferredStore:
     def read(self, namespace: str, name: str) -> tuple[JsonObject, str]:
         """Return the Application and its resourceVersion, from the API that will patch it.
 
-        That is Kubernetes if it has the same object. Otherwise, it is Argo CD's API, and Kubernetes
-        is not used again.
+        That API is Kubernetes if it has the same object. Otherwise, it is Argo CD's API, and
+        Kubernetes is not used again.
         """
         application, version = self._argocd.read(namespace, name)
-        self._read_by[namespace, name] = self._argocd  # `patch` uses the same API
+        self._read_by[namespace, name] = self._argocd  # `patch` must use the API that was read from
         if self._kubernetes_problem:
             return application, version
 
@@ -201,7 +202,7 @@ class PreferredStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Like `ApplicationStore.patch`, with the API that the Application was read from."""
+        """Like `ApplicationStore.patch`, through the API that the Application was read from."""
         store = self._read_by[namespace, name]
         try:
             return store.patch(namespace, name, version, operations)
@@ -209,7 +210,7 @@ class PreferredStore:
             if store is self._argocd:
                 raise
             self._stop_using_kubernetes(error.message)
-            # the caller reads it again, now from Argo CD's API
+            # makes the caller read the Application again, this time from Argo CD's API
             raise Outpaced(error.message) from None
 
     def _stop_using_kubernetes(self, why: str) -> None:
@@ -222,8 +223,8 @@ class PreferredStore:
 
 
 class ClusterApplications:
-    """Applications in Kubernetes, with the methods of Argo CD's API. Anything that only Argo CD
-    knows is left unknown.
+    """Applications in Kubernetes, accessed through the same methods as Argo CD's API. Anything that
+    only Argo CD knows remains unknown.
     """
 
     def __init__(
@@ -239,7 +240,7 @@ class ClusterApplications:
         self._pods_forbidden = False  # set once a request to list pods was forbidden
 
     def get_application(self, namespace: str, name: str, project: str = "") -> JsonObject:  # noqa: ARG002
-        """Return the whole Application; the project is ignored. Raises `AbsentError`."""
+        """Return the complete Application; `project` is ignored. Raises `AbsentError`."""
         application = self._cluster.get(APPLICATIONS, namespace, name)
         if application is None:
             raise AbsentError(
@@ -249,9 +250,9 @@ class ClusterApplications:
         return application
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return (namespace, name) of every Application.
+        """Return the (namespace, name) of every Application.
 
-        Raises `SourceError`, including when listing all Applications is forbidden.
+        Raises `SourceError`, including if listing all Applications is forbidden.
         """
         return [key_of(item) for item in self._cluster.list(APPLICATIONS)]
 
@@ -261,19 +262,19 @@ class ClusterApplications:
         name: str,
         operations: Sequence[Operation],
     ) -> JsonObject:
-        """Apply a JSON patch, and return the changed Application.
+        """Apply a JSON patch to an Application, and return the patched Application.
 
         Raises `Outpaced` if one of the patch's tests fails.
         """
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Request a refresh with annotations that Argo CD removes once it has compared with Git.
+        """Request a refresh by setting annotations, which Argo CD removes after comparing with Git.
 
-        A hydrated Application also gets a request to hydrate.
+        For a hydrated Application, also request hydration.
         """
         application = self._set_annotations(namespace, name, REFRESH, STAMP)
-        # only the response shows whether it is hydrated
+        # only the response reveals whether the Application is hydrated
         is_hydrated = bool(mapping(application, "spec", "sourceHydrator"))
         if is_hydrated:
             self._set_annotations(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
@@ -282,8 +283,9 @@ class ClusterApplications:
         """Set the annotations with these keys on an Application, and return the changed
         Application.
 
-        Timestamps are set to now, and other annotations to "normal". Raises `SourceDownError` if
-        several attempts fail because other programs keep changing the Application.
+        Timestamps are set to the current time, and all other annotations to "normal". Raises
+        `SourceDownError` if several attempts fail because other programs keep changing the
+        Application.
         """
         annotations = dict.fromkeys(keys, "normal")
         now = self._now().isoformat()
@@ -297,8 +299,8 @@ class ClusterApplications:
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> JsonObject:
-        """Return a resource tree (in the form of Argo CD's API) with only the Application's
-        unhealthy pods as `nodes`, or with only a `hint` if listing pods is not allowed.
+        """Return a resource tree in the format of Argo CD's API. It contains only the Application's
+        unhealthy pods as `nodes`, or only a `hint` if listing pods is not allowed.
 
         Only Argo CD has the whole resource tree.
         """
@@ -316,8 +318,7 @@ class ClusterApplications:
         return {"nodes": pod_nodes}
 
     def sync_windows(self, namespace: str, name: str) -> JsonObject:
-        """Return the sync windows of the Application's AppProject, and why they block the
-        Application.
+        """Return the AppProject's sync windows for an Application, and why they block it.
 
         Raises `SourceError`.
         """
@@ -337,7 +338,7 @@ class ClusterApplications:
 
 
 def key_of(item: JsonObject) -> tuple[str, str]:
-    """Return (namespace, name) of an object."""
+    """Return an object's (namespace, name)."""
     return text(item, "metadata", "namespace"), text(item, "metadata", "name")
 
 
@@ -364,11 +365,11 @@ def workloads(application: JsonObject) -> dict[str, set[tuple[str, str]]]:
 
 
 def nodes(pods: Iterable[JsonObject], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a node, like those in Argo CD's resource tree, for each unhealthy pod of these
-    workloads.
+    """Return a node in the format of Argo CD's resource tree for each unhealthy pod that belongs to
+    the workloads in `owners`.
 
-    `owners` are the workloads, such as ("Deployment", "web"). A node has the reason why its pod is
-    waiting, or its exit code.
+    A workload is its kind and name, such as ("Deployment", "web"). A node contains the reason why
+    its pod is waiting or has failed (such as an eviction), or a container's exit code.
     """
     unhealthy_nodes = []
     for pod in pods:
@@ -399,7 +400,7 @@ def _is_owned_by(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
     name = text(reference, "name")
     if (kind, name) in owners:
         return True
-    # An intermediate object has its owner's name: the ReplicaSet web-5d4f belongs to the
+    # An intermediate object's name begins with its owner's: the ReplicaSet web-5d4f belongs to the
     # Deployment (or Rollout) web.
     owner_name = name.rpartition("-")[0]
     owner_kinds = _OWNER_KINDS.get(kind, ())
@@ -407,10 +408,10 @@ def _is_owned_by(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
 
 
 def pod_problem(status: JsonObject) -> tuple[str, str]:
-    """Return (reason, message) of an unhealthy pod, such as ("ImagePullBackOff", "Back-off
-    pulling …"), or ("", "") if it is healthy or starting. `status` is the pod's.
+    """Return the (reason, message) for an unhealthy pod, such as ("ImagePullBackOff", "Back-off
+    pulling …"). Return ("", "") if the pod is healthy or starting. `status` is the pod's status.
 
-    A container that crashed is unhealthy until it is ready, even while it is running again.
+    A container that has crashed counts as unhealthy until it is ready, even if it is running again.
     """
     for key in ("initContainerStatuses", "containerStatuses"):
         for container in mappings(status.get(key)):
@@ -420,20 +421,20 @@ def pod_problem(status: JsonObject) -> tuple[str, str]:
             crash = "" if is_ready else _described_crash(container)
             if reason and reason not in _REASONS_WHILE_STARTING:
                 message = text(waiting, "message") or reason
-                # "back-off 20s restarting failed container" does not say why it failed
+                # "back-off 20s restarting failed container" does not say why the container failed
                 return reason, f"{message}; {crash}" if crash else message
             if crash:
                 return "Error", crash
-    if status.get("phase") == "Failed":  # the whole pod: it was evicted, for example
+    if status.get("phase") == "Failed":  # the whole pod failed, for example because it was evicted
         return text(status, "reason") or "Failed", text(status, "message")
     return "", ""
 
 
 def _described_crash(container: JsonObject) -> str:
-    """Return a description of a container's last failure, such as "container web exited with code
-    1", or "" if it did not fail.
+    """Return a description of a container's most recent failure, such as "container web exited with
+    code 1", or "" if the container has not failed.
     """
-    for state in ("state", "lastState"):  # it may be running again
+    for state in ("state", "lastState"):  # `lastState` if it has been restarted
         termination = mapping(container, state, "terminated")
         exit_code = termination.get("exitCode")
         if not exit_code:

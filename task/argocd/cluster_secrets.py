@@ -1,8 +1,9 @@
-"""Credentials in a cluster: Argo CD's repository secrets, and secrets set in annotations.
+"""Reads credentials from a cluster: Argo CD's repository secrets, and secrets that annotations
+name.
 
-The owner of an Application is not trusted. Only secrets in the Application's own namespace and in
-the control plane's are read, and Argo CD's own secrets are used only for their intended purpose.
-Servers are verified with Argo CD's known hosts and certificates.
+The owner of an Application is not trusted. Secrets are read only from the Application's own
+namespace and from the control plane's, and Argo CD's own secrets are used only for their intended
+purpose. Servers are verified against Argo CD's known hosts and certificates.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ AUTHORITIES = "argocd-tls-certs-cm"
 
 
 class ClusterSecrets:
-    """Reads secrets on first use, once per run.
+    """Reads secrets when they are first needed, once per run.
 
     Thread-safe. Raises the errors of `Kubernetes`.
     """
@@ -52,7 +53,7 @@ class ClusterSecrets:
         self._argocd_namespace = argocd_namespace
         self._log = log
         self._lock = Lock()
-        self._repo_secrets: tuple[RepoSecret, ...] | None = None  # None until the first use
+        self._repo_secrets: tuple[RepoSecret, ...] | None = None  # None until first needed
         self._config_maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
@@ -60,7 +61,7 @@ class ClusterSecrets:
         are none or we are not allowed to read them.
         """
         with self._lock:
-            if self._repo_secrets is None:  # the first use
+            if self._repo_secrets is None:  # not loaded yet
                 self._repo_secrets = self._list_repo_secrets()
             credentials = choose(self._repo_secrets, url, project)
             if credentials is None:
@@ -74,7 +75,7 @@ class ClusterSecrets:
         namespace: str,
         project: str = "",
     ) -> RepoCredentials:
-        """Return the credentials from the secret that an annotation names: `git:secret:…`.
+        """Return the credentials from the secret that an annotation names (`git:secret:…`).
 
         `place` is `secret:<namespace>/<name>`, or `secret:<name>` for a secret in the Application's
         own namespace. `namespace` and `project` are the Application's.
@@ -98,7 +99,8 @@ class ClusterSecrets:
         kind = argo_cds_kind(item)
         belongs_to_argo_cd = bool(kind)
         data = _text_values(item)
-        # Only Argo CD's own secrets may be used from other namespaces, if `may_log_in` allows it.
+        # Of the secrets in other namespaces, only Argo CD's own may be used, and only if
+        # `may_log_in` allows it.
         if not belongs_to_argo_cd and secret_namespace != namespace:
             raise AnnotationError(
                 f"secret {secret} is for Applications in namespace {secret_namespace}, but this"
@@ -112,21 +114,21 @@ class ClusterSecrets:
             may_log_in(secret, kind, data, url, project)
         # `owners`: whether the secret belongs to the Application's owner
         credentials = replace(named_credentials(secret, url, data), owners=not belongs_to_argo_cd)
-        with self._lock:  # a ConfigMap is read once, for all threads
+        with self._lock:  # so that each ConfigMap is read only once across all threads
             return self._with_server_settings(credentials, url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
-        """Return the decoded values of a registry secret. The caller checks who is allowed to use
-        it.
+        """Return the decoded values of a registry secret. The caller must check who is allowed to
+        use the secret.
 
-        Raises `LookupError` if it is missing, and `Malformed` if it is Argo CD's own.
+        Raises `LookupError` if the secret is missing, and `Malformed` if it belongs to Argo CD.
         """
         item = self._kubernetes.get(SECRETS, namespace, name)
         if item is None:
             raise LookupError(name)
         if argo_cds_kind(item):
-            # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could
-            # go to any registry.
+            # The value of `secret:argocd/cluster-prod#config` is JSON, which contains a colon like
+            # a username:password pair, so a cluster's token could be sent to any registry.
             raise Malformed(
                 f"secret {namespace}/{name} belongs to Argo CD and does not contain registry"
                 " credentials",
@@ -135,11 +137,12 @@ class ClusterSecrets:
         return _decoded_values(item)
 
     def public_key(self, key: KeySecret) -> str:
-        """Return the public key for an ImageUpdater's `imagesVerification`, from a Secret.
+        """Return the public key for an ImageUpdater's `imagesVerification` from a Secret.
 
         Raises `CredentialsError`, `AnnotationError`, and the errors of `Kubernetes`.
 
-        Messages never show the Secret's content, because the resource's author chooses the Secret.
+        Error messages never contain the Secret's content, because the ImageUpdater's author chooses
+        which Secret is read.
         """
         secret_name = f"{key.namespace}/{key.name}"
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
@@ -163,7 +166,7 @@ class ClusterSecrets:
         return public_key
 
     def _list_repo_secrets(self) -> tuple[RepoSecret, ...]:
-        """Return Argo CD's repository secrets of both kinds, `repository` and `repo-creds`, or ()
+        """Return Argo CD's repository secrets of both kinds (`repository` and `repo-creds`), or ()
         if we are not allowed to list secrets.
         """
         secrets: list[RepoSecret] = []
@@ -179,10 +182,9 @@ class ClusterSecrets:
         return tuple(secrets)
 
     def _secrets_of_kind(self, kind: str) -> Iterator[RepoSecret]:
-        """Yield Argo CD's secrets of this kind (the value of a label): `repository` or
-        `repo-creds`.
+        """Yield Argo CD's secrets of this kind (a label's value): `repository` or `repo-creds`.
 
-        Secrets that are not for Git are omitted, and invalid ones are logged and omitted. Raises
+        Secrets that are not for Git are skipped, and invalid secrets are logged and skipped. Raises
         `ForbiddenError` if we are not allowed to list secrets.
         """
         selector = f"{LABEL}={kind}"
@@ -191,7 +193,7 @@ class ClusterSecrets:
             name = f"{self._argocd_namespace}/{text(item, 'metadata', 'name')}"
             try:
                 secret = repo_secret(kind, name, _text_values(item))
-            except CredentialsError as error:  # the other secrets are still used
+            except CredentialsError as error:  # one invalid secret does not affect the others
                 self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                 continue
             if secret:
@@ -199,10 +201,10 @@ class ClusterSecrets:
 
     def _with_server_settings(self, credentials: RepoCredentials, url: str) -> RepoCredentials:
         """Return the credentials, plus the data from Argo CD's ConfigMaps that is needed to verify
-        the URL's server: certificate authorities for an HTTP URL, or else SSH known hosts.
+        the URL's server: CA certificates for an HTTP URL, or else SSH known hosts.
         """
         if url.lower().startswith(("https://", "http://")):
-            host = split(url).host.strip("[]")  # the ConfigMap's keys are hosts without ports
+            host = split(url).host.strip("[]")  # the ConfigMap's keys are host names without ports
             authorities = self._config_map(AUTHORITIES).get(host, "")
             return replace(credentials, authorities=authorities)
         known_hosts = self._config_map(KNOWN_HOSTS).get("ssh_known_hosts", "")
@@ -227,12 +229,14 @@ def _decoded_values(item: Mapping[str, Any]) -> dict[str, bytes]:
         try:
             values[key] = b64decode(encoded or "")
         except (ValueError, TypeError):
-            continue  # the API server does not accept such a value
+            continue  # an API server never returns invalid base64
     return values
 
 
 def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return only those decoded values of a secret that are UTF-8 text. All credentials are."""
+    """Return a secret's decoded values, omitting any that are not UTF-8 text. Credentials always
+    are.
+    """
     texts = {}
     for key, content in _decoded_values(item).items():
         try:

@@ -1,8 +1,8 @@
-"""How to reach Argo CD's API: options, `ARGOCD_OPTS`,
-`ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
+"""Determines how to connect to Argo CD's API, from command-line options and the variables
+`ARGOCD_OPTS`, `ARGOCD_SERVER`, and `ARGOCD_AUTH_TOKEN`.
 
-Users of the `argocd` command already have these variables, so they have the same meaning here.
-Messages never quote a value, because some are tokens.
+Users of the `argocd` command have already set these variables, so they have the same meaning here.
+Error messages never quote a value, because some values are tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from task.errors import Malformed
 from task.secret import Secret
 
-# other ways in which the argocd command can connect
+# ways to connect that the argocd command supports, but Image Update does not
 _UNSUPPORTED_WAYS = (
     "core",
     "port-forward",
@@ -25,19 +25,19 @@ _UNSUPPORTED_WAYS = (
 
 @dataclass(frozen=True)
 class Connection:
-    """The API's address and the credentials. Fields that are not set are empty."""
+    """The API's address and credentials. Unset fields are empty."""
 
-    server: str = ""  # host[:port]; the given value may have a scheme and a path
+    server: str = ""  # host[:port]; the user's value may also include a scheme and a path
     token: Secret = Secret("")
     token_file: str = ""
-    plaintext: bool = False  # http
-    insecure: bool = False  # certificates are not verified
+    plaintext: bool = False  # use http
+    insecure: bool = False  # do not verify certificates
     ca_file: str = ""
-    certificate: str = ""  # files with a client certificate and its key
+    certificate: str = ""  # paths of the client certificate and its key
     key: str = ""
     root_path: str = ""
     headers: tuple[tuple[str, Secret], ...] = ()
-    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for a different way to connect
+    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for an unsupported way to connect
 
     @property
     def base(self) -> str:
@@ -47,8 +47,8 @@ class Connection:
 
 
 def connection(options: Connection, environ: Mapping[str, str]) -> Connection:
-    """Complete the command-line options like the `argocd` command: from ARGOCD_OPTS, then from the
-    variables ARGOCD_SERVER and ARGOCD_AUTH_TOKEN.
+    """Fill in missing command-line options as the `argocd` command does: from ARGOCD_OPTS, then
+    from ARGOCD_SERVER and ARGOCD_AUTH_TOKEN.
 
     Raises `Malformed` if there is no server, or if two values contradict each other.
     """
@@ -72,9 +72,10 @@ def connection(options: Connection, environ: Mapping[str, str]) -> Connection:
 
 
 def _with_checked_server(connection: Connection) -> Connection:
-    """Split the server, such as `https://host:port/path`, into the host and the root path.
+    """Split the server's address, such as `https://host:port/path`, into the host and the root
+    path.
 
-    Raises `Malformed` if it is missing, invalid, or contradicts the other values.
+    Raises `Malformed` if the address is missing or invalid, or contradicts the other values.
     """
     scheme, scheme_separator, after_scheme = connection.server.partition("://")
     without_scheme = after_scheme if scheme_separator else connection.server
@@ -108,8 +109,8 @@ def _with_checked_server(connection: Connection) -> Connection:
 
 
 def _check_scheme(scheme: str, host: str, *, plaintext: bool) -> None:
-    """Raise `Malformed` for a scheme that is not supported, or that would send the token
-    unencrypted when this is not allowed (`plaintext`).
+    """Raise `Malformed` for an unsupported scheme, or for one that would send the token unencrypted
+    without permission (`plaintext`).
     """
     if scheme not in ("https", "http"):
         raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "use HOST[:PORT]")
@@ -121,7 +122,7 @@ def _check_scheme(scheme: str, host: str, *, plaintext: bool) -> None:
 
 
 def parse_options(argocd_opts: str) -> Connection:
-    """Parse the variable `ARGOCD_OPTS`, which holds the argocd command's flags, quoted as in a
+    """Parse the variable `ARGOCD_OPTS`, which contains flags for the argocd command, quoted as in a
     shell.
 
     Raises `Malformed` for values that the command also rejects.
@@ -133,8 +134,8 @@ def parse_options(argocd_opts: str) -> Connection:
             "ARGOCD_OPTS has an unclosed quote",
             "use shell quoting",
         ) from None
-    flags: dict[str, str] = {}  # if a flag is repeated, its last value counts
-    header_values: list[str] = []  # but --header may be repeated
+    flags: dict[str, str] = {}  # if a flag is repeated, its last value wins
+    header_values: list[str] = []  # but repeated --header flags add up
     for name, value in _flags_in(arguments):
         flags[name] = value
         if name == "header":
@@ -154,8 +155,8 @@ def parse_options(argocd_opts: str) -> Connection:
 
 
 def _headers_in(values: Sequence[str]) -> list[str]:
-    """Return the headers in the values of `--header`. Like the argocd command, accept several
-    headers in one value, as a line of CSV. Raises `Malformed` for a value with several lines.
+    """Return the headers from the values of `--header`. As with the argocd command, a value may
+    contain several headers as a line of CSV. Raises `Malformed` for a value with several lines.
     """
     headers: list[str] = []
     for value in values:
@@ -173,12 +174,12 @@ def _headers_in(values: Sequence[str]) -> list[str]:
 def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the (name, value) of each flag: `--name=value`, `--name value`, or `-H value`.
 
-    A flag without a value is "true". Raises `Malformed` for anything else.
+    A flag without a value has the value "true". Raises `Malformed` for anything else.
     """
     pending_name = ""  # the name of a flag whose value may be the next argument, or ""
-    for argument in (*arguments, "--"):  # not yielded: the "--" only ends the last flag
+    for argument in (*arguments, "--"):  # "--" only completes the last flag
         is_flag = argument.startswith(("--", "-H"))
-        if not is_flag:  # it must be the value of the flag before it
+        if not is_flag:  # so it must be the value of the preceding flag
             if not pending_name:
                 raise Malformed(
                     "ARGOCD_OPTS contains a word that does not belong to an option",
@@ -188,7 +189,7 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             pending_name = ""
             continue
 
-        # the next flag begins, so the one before it has no value
+        # another flag begins, so the preceding flag has no value
         if pending_name in _FLAGS_WITH_VALUE:
             raise Malformed(
                 f"--{pending_name} in ARGOCD_OPTS has no value", f"use --{pending_name} value"
@@ -204,7 +205,9 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _name_and_value(flag: str) -> tuple[str, str | None]:
-    """Return a flag's name and value. The value is None if it is not part of the flag."""
+    """Return a flag's name and value. The value is None if it is not in the same argument as the
+    flag.
+    """
     if flag.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE, -H NAME:VALUE
         attached = flag.removeprefix("-H")
         return "header", (attached.removeprefix("=") if attached else None)
@@ -224,16 +227,17 @@ _FLAGS_WITH_VALUE = (
 
 
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
-    """Parse HTTP headers with the form `Name: value`.
+    """Parse HTTP headers in the form `Name: value`.
 
-    Raises `Malformed`, which never shows the value, because it may be a credential.
+    Raises `Malformed`, whose message never contains the header's value, because it may be a
+    credential.
     """
     headers = []
     for text in texts:
         name, colon, value = text.partition(":")
         name = name.strip()
         value = value.strip()
-        # the characters that HTTP allows in a header's name
+        # only characters that HTTP allows in header names
         has_valid_name = bool(name) and all(
             char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name
         )

@@ -1,7 +1,7 @@
 """Finds the objects that control an Application: its ApplicationSet, a self-healing parent, and its
 AppProject.
 
-Pure.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from task.argocd.rollout_causes import JsonObject, short_line
 from task.plain_data import elements, mapping, mappings, parsed_json, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ID_DIGITS = 16  # hexadecimal digits at the end of a fingerprint
+_ID_DIGITS = 16  # a key's id is the last 16 hexadecimal digits of its fingerprint
 
 
 def set_of(item: JsonObject) -> str:
     """Return the name of the ApplicationSet that owns the Application `item`, or "".
 
-    Both are in the same namespace.
+    An ApplicationSet and its Applications are always in the same namespace.
     """
     for owner in mappings(item, "metadata", "ownerReferences"):
         if text(owner, "kind") == "ApplicationSet":
@@ -29,17 +29,17 @@ def set_of(item: JsonObject) -> str:
 
 
 def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
-    """Return (namespace, name) of the Application that deployed the Application `item` (app of
-    apps), or None if unknown.
+    """Return the (namespace, name) of the parent Application that deployed the Application `item`
+    (app of apps), or None if unknown.
 
-    Argo CD writes the parent's name into an annotation or a label. `namespace` is the control
-    plane's; a parent in any other namespace is written as `<namespace>_<name>`.
+    Argo CD records the parent's name in an annotation or a label. `namespace` is the control
+    plane's; for a parent in any other namespace, the recorded name is `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
-    # "apps:argoproj.io/Application:argocd/web", if `apps` is the parent
+    # "apps:argoproj.io/Application:argocd/web" if the parent is `apps`
     tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
     parent_name, _, tracked_object = tracking_id.partition(":")
-    # no annotation, or one copied from an object of another kind
+    # there is no annotation, or it was copied from an object of another kind
     if not tracked_object.startswith("argoproj.io/Application:"):
         parent_name = text(metadata, "labels", "app.kubernetes.io/instance")
     parent_namespace, _, name = parent_name.rpartition("_")
@@ -47,21 +47,21 @@ def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
         return None
     parent = (parent_namespace or namespace, name)
     if parent == (text(metadata, "namespace"), text(metadata, "name")):
-        return None  # it deploys itself
+        return None  # the Application deploys itself
     return parent
 
 
 def step_of(owner: JsonObject, item: JsonObject) -> str:
     """Return a sentence about the RollingSync step that the Application `item` is waiting for, or
-    "" if its ApplicationSet `owner` has no RollingSync.
+    "" if its ApplicationSet (`owner`) does not use RollingSync.
 
-    An ApplicationSet with RollingSync turns off auto-sync in its Applications, and syncs them
-    itself, step by step.
+    With RollingSync, an ApplicationSet disables its Applications' auto-sync, and syncs them itself,
+    step by step.
     """
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
     name = text(item, "metadata", "name")
-    own_status: JsonObject = {}  # {} if the ApplicationSet does not report a status for it
+    own_status: JsonObject = {}  # {} if the ApplicationSet reports no status
     for application_status in mappings(owner, "status", "applicationStatus"):
         if text(application_status, "application") == name:
             own_status = application_status
@@ -78,16 +78,16 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
 
 
 def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
-    """Return whether an ApplicationSet (`owner`) overwrites a field of its Application if someone
-    changes it in the cluster.
+    """Return whether an ApplicationSet (`owner`) reverts changes to a field of its Application in
+    the cluster.
 
     `name` is the Application's, and `field` is a path such as `spec.source.helm.parameters`. The
-    ApplicationSet does not overwrite the field if its policy only creates Applications, or if one
-    of its rules ignores the field.
+    ApplicationSet leaves the field alone if its policy never updates Applications, or if one of its
+    rules ignores the field.
     """
     spec = mapping(owner, "spec")
     if not spec:
-        return False  # unknown
+        return False  # the ApplicationSet is unknown
     never_updates = text(spec, "syncPolicy", "applicationsSync") in (
         "create-only",
         "create-delete",
@@ -100,10 +100,11 @@ def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
 
 
 def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
-    """Return whether a parent (app of apps) restores a field of the Application `item` if someone
-    changes it in the cluster.
+    """Return whether a parent (app of apps) reverts changes to a field of the Application `item` in
+    the cluster.
 
-    It does if it heals itself, its manifest in Git has the field, and no rule ignores the field.
+    The parent does so if it has self-healing enabled, the Application's manifest in Git sets the
+    field, and none of the parent's rules ignores the field.
     """
     spec = mapping(parent, "spec")
     automated = mapping(spec, "syncPolicy", "automated")
@@ -125,21 +126,21 @@ def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
 
 
 def _is_rule_for(identity: Mapping[str, str], rule: JsonObject) -> bool:
-    """Return whether a rule for ignoring differences is for the object with this group, kind, name,
-    and namespace. The rule may omit some of them.
+    """Return whether a rule for ignoring differences applies to the object with this group, kind,
+    name, and namespace (`identity`). Properties that the rule omits match any object.
     """
     return all(text(rule, key) in ("", "*", value) for key, value in identity.items())
 
 
 def _rules_ignore(rules: Iterable[JsonObject], field: str) -> bool:
-    """Return whether one of Argo CD's rules for ignoring differences may apply to the field, such
-    as `spec.source.helm.parameters`.
+    """Return whether any of these rules for ignoring differences may apply to a field, such as
+    `spec.source.helm.parameters`.
 
     A rule selects fields by their managers, by JSON pointers, or by jq expressions. Managers and jq
-    expressions are not evaluated: any rule with managers counts, and so does any jq expression that
-    contains `source` or is `.spec`.
+    expressions are not evaluated: any rule that lists managers is assumed to apply, and so is any
+    jq expression that contains `source` or equals `.spec`.
     """
-    # with a slash at the end, so that only whole names match
+    # with a trailing slash, so that only whole names match
     field_pointer = f"/{field.replace('.', '/')}/"
     for rule in rules:
         if rule.get("managedFieldsManagers"):
@@ -148,7 +149,7 @@ def _rules_ignore(rules: Iterable[JsonObject], field: str) -> bool:
             if not isinstance(path, str):
                 continue
             pointer = f"{path.rstrip('/')}/"
-            # the rule is for the field, for an object that contains it, or for a part of it
+            # the rule covers the field, an object that contains the field, or a part of the field
             if field_pointer.startswith(pointer) or pointer.startswith(field_pointer):
                 return True
         for path in elements(rule, "jqPathExpressions"):
@@ -158,18 +159,18 @@ def _rules_ignore(rules: Iterable[JsonObject], field: str) -> bool:
 
 
 def _was_applied(item: JsonObject, field: str) -> bool:
-    """Return whether the manifest that was last applied to the Application `item` has the field,
-    such as `spec.source.helm.parameters`. If there is no such manifest, return True.
+    """Return whether the last manifest applied to the Application `item` sets the field, such as
+    `spec.source.helm.parameters`. Return True if there is no record of that manifest.
 
-    If the manifest does not have the field, Argo CD does not see a difference, and does not restore
-    the field.
+    If the manifest does not set the field, Argo CD sees no difference, so it does not revert the
+    field.
     """
     annotations = mapping(item, "metadata", "annotations")
     try:
         value: Any = parsed_json(text(annotations, LAST_APPLIED))
     except ValueError:
-        return True  # without the annotation, it was applied some other way
-    for part in field.split("."):  # a part is a key, or an index: `spec.sources.0.helm`
+        return True  # without the annotation, the manifest was applied in some other way
+    for part in field.split("."):  # a part is a key or an index, as in `spec.sources.0.helm`
         if isinstance(value, dict):
             value = value.get(part)
         elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
@@ -184,18 +185,18 @@ def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
     require signatures. Argo CD does not sync the project's Applications to a commit that is not
     signed with one of these keys.
 
-    `repo` is the URL in the Application's source. `sourceIntegrity` (since 3.5) requires signatures
-    per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are never
-    accepted.
+    `repo` is the URL in the Application's source. `sourceIntegrity` (since Argo CD 3.5) requires
+    signatures for individual repositories, and `signatureKeys` requires them for all. SSH
+    signatures are never accepted.
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
         return _key_ids([entry.get("keyID") for entry in mappings(spec, "signatureKeys")])
-    # the first policy for the repository counts
+    # the first policy that matches the repository decides
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
         globs = []
         for entry in elements(policy, "repos"):
-            # an entry is a glob, or a mapping with the glob as its `url`
+            # an entry is either a glob or a mapping whose `url` is the glob
             glob = text(entry, "url") if isinstance(entry, dict) else entry
             if isinstance(glob, str):
                 globs.append(glob)
@@ -208,8 +209,8 @@ def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Return whether one of the `keys` is also one of the `wanted` keys. Each is a GPG key's id, or
-    its fingerprint, which ends with the id.
+    """Return whether any of the `keys` is also among the `wanted` keys. Each is the id or the
+    fingerprint of a GPG key; a fingerprint ends with the id.
     """
     wanted_ids = {key[-_ID_DIGITS:].upper() for key in wanted}
     ids = {key[-_ID_DIGITS:].upper() for key in keys}

@@ -1,7 +1,7 @@
-"""Finds out what an AppProject forbids: syncing at a given time, or deploying to a destination.
-Pure.
+"""Determines what an AppProject forbids: syncing at a given time, or deploying to a destination.
+Pure functions.
 
-Anything that cannot be computed from the AppProject alone is unknown, and is not reported.
+Anything that cannot be determined from the AppProject alone counts as unknown, and is not reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.repository_config.config import next_start, schedule, seconds_of, wind
 from task.timestamps import readable
 
 HERE = "https://kubernetes.default.svc"
-IN_CLUSTER = "in-cluster"  # Argo CD's name for the cluster that it runs in
+IN_CLUSTER = "in-cluster"  # Argo CD's name for the cluster in which it runs
 
 
 def sync_windows(
@@ -27,14 +27,15 @@ def sync_windows(
     to: Destination,
     now: str,
 ) -> dict[str, Any]:
-    """Return an Application's sync windows in the form of Argo CD's API.
+    """Return an Application's sync windows in the format of Argo CD's API.
 
-    `project` is its AppProject, which declares windows when syncs are allowed ("allow") or
-    forbidden ("deny"). `application` is its name, and `to` is its destination. In addition to the
-    API's keys, `because` is why the windows prevent a sync now, or "".
+    `project` is its AppProject, which declares windows in which syncs are allowed ("allow") or
+    forbidden ("deny"). `application` is the Application's name, and `to` is its destination. In
+    addition to the API's keys, the result contains `because`: why the windows prevent a sync now,
+    or "".
 
-    Return {} if unknown: the AppProject could not be read, or has a schedule that is not a
-    five-field cron expression.
+    Return {} if the windows are unknown because the AppProject could not be read, or because one of
+    its schedules is not a five-field cron expression.
     """
     if not mapping(project, "spec"):
         return {}
@@ -65,7 +66,7 @@ def sync_windows(
 
 
 def live_destination(item: JsonObject) -> Destination:
-    """Return the cluster and namespace that a live Application is deployed to."""
+    """Return the cluster and namespace to which a live Application is deployed."""
     destination = mapping(item, "spec", "destination")
     return Destination(
         text(destination, "server"),
@@ -75,7 +76,7 @@ def live_destination(item: JsonObject) -> Destination:
 
 
 def blocks(windows: JsonObject) -> bool:
-    """Return whether sync windows, in the form of Argo CD's API, forbid auto-sync now.
+    """Return whether sync windows (in the format of Argo CD's API) forbid auto-sync now.
 
     As in Argo CD, auto-sync is forbidden while a "deny" window is open. If there are "allow"
     windows, it is also forbidden while none of them is open.
@@ -93,10 +94,11 @@ def _why_blocked(
     last_deny_end: str,
     allow_starts: Iterable[str],
 ) -> str:
-    """Return which window prevents Argo CD from syncing, and until when, or "" if none does.
+    """Return a description of the window that prevents Argo CD from syncing, and of when it stops
+    doing so. Return "" if no window does.
 
     `last_deny_end` is when the last active deny window ends, or "" if none is active.
-    `allow_starts` are the times when the inactive allow windows start, or "" for never.
+    `allow_starts` are the times when the inactive allow windows next open ("" for never).
     """
     if not blocks(windows):
         return ""
@@ -114,14 +116,14 @@ def _why_blocked(
 
 
 def _first_of_kind(kind: str, sync_windows: Iterable[JsonObject]) -> JsonObject:
-    """Return the first "deny" or "allow" window. There must be one."""
+    """Return the first window of this kind ("deny" or "allow"). At least one must exist."""
     return next(item for item in sync_windows if text(item, "kind") == kind)
 
 
 def _description_of(sync_window: JsonObject, project: str) -> str:
     """Return a human-readable description of a window in this AppProject.
 
-    Windows do not have names, but newer versions of Argo CD have descriptions.
+    Windows do not have names, but in newer versions of Argo CD they can have descriptions.
     """
     details = short_line(text(sync_window, "description"))
     if not details:
@@ -147,7 +149,7 @@ def _current_period(sync_window: JsonObject, now: str) -> tuple[str, str] | None
 
 
 def _next_opening(sync_window: JsonObject, now: str) -> str:
-    """Return when a closed window opens, or "" for never. Raises `Malformed`."""
+    """Return when a closed window next opens, or "" for never. Raises `Malformed`."""
     return next_start(
         text(sync_window, "schedule"),
         zone_of(text(sync_window, "timeZone") or "UTC"),
@@ -156,17 +158,18 @@ def _next_opening(sync_window: JsonObject, now: str) -> str:
 
 
 def _is_window_for(sync_window: JsonObject, application: str, to: Destination) -> bool:
-    """Return whether a sync window is for an Application with this name and destination.
+    """Return whether a sync window applies to an Application with this name and destination.
 
-    A window has up to three lists of globs: for the Application's name, its namespace, and its
-    cluster. At least one glob must match or, with `andOperator`, at least one in each list.
+    A window has up to three lists of globs: for the Application's name, the destination's
+    namespace, and the destination's cluster. A match in any list is enough or, with `andOperator`,
+    every list must have a match.
     """
     values_by_list = {
         "applications": (application,),
         "namespaces": (to.namespace,),
         "clusters": _names_of_cluster(to),
     }
-    list_matches = []  # whether each of the window's lists matches
+    list_matches = []  # for each of the window's lists: whether it matches
     for key, values in values_by_list.items():
         globs = elements(sync_window, key)
         if globs:
@@ -181,7 +184,7 @@ def _is_window_for(sync_window: JsonObject, application: str, to: Destination) -
 def _names_of_cluster(to: Destination) -> tuple[str, ...]:
     """Return the known names and URLs of a destination's cluster.
 
-    For clusters other than Argo CD's own, only the name or the URL is known.
+    For a cluster other than Argo CD's own, only the name or only the URL is known.
     """
     if _is_own_cluster(to):
         return HERE, IN_CLUSTER
@@ -189,12 +192,12 @@ def _names_of_cluster(to: Destination) -> tuple[str, ...]:
 
 
 def _is_own_cluster(to: Destination) -> bool:
-    """Return whether a destination is in the cluster that Argo CD runs in."""
+    """Return whether a destination is the cluster in which Argo CD runs."""
     return to.server.rstrip("/") == HERE or to.name == IN_CLUSTER
 
 
 def _glob_matches(glob: object, values: Iterable[str]) -> bool:
-    """Return whether a glob matches one of the values. Values that are not strings never match."""
+    """Return whether a glob matches any of the values. A non-string glob never matches."""
     if not isinstance(glob, str):
         return False
     return any(fnmatchcase(value, glob) for value in values)
@@ -203,13 +206,14 @@ def _glob_matches(glob: object, values: Iterable[str]) -> bool:
 def refuses_destination(project: JsonObject, to: Destination) -> bool:
     """Return whether an AppProject rejects a destination (`to`), or False if unknown.
 
-    The AppProject has a list of permitted destinations, each with globs for the server, the name,
-    and the namespace. As in Argo CD, one entry must match, and no entry with `!` may exclude it.
+    The AppProject lists permitted destinations, each with globs for the server, the name, and the
+    namespace. As in Argo CD, at least one entry must match, and no entry with `!` may exclude the
+    destination.
     """
     if not mapping(project, "spec"):
         return False  # unknown: the AppProject could not be read
     if not to.server and not to.name:
-        return False  # unknown: the Application does not say which cluster
+        return False  # unknown: the Application does not specify a cluster
     server = to.server
     name = to.name
     if _is_own_cluster(to):  # the only cluster whose URL and name are both known
@@ -225,7 +229,7 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
         permits_name = _glob_permits_cluster(name_glob, name)
         permits_namespace = _glob_permits(namespace_glob, to.namespace)
         if permits_server is None or permits_name is None:
-            return False  # unknown, because only Argo CD can look up the cluster
+            return False  # unknown: only Argo CD can look up the cluster
         # As in Argo CD, an entry identifies the cluster by its URL or by its name.
         if permits_namespace and (permits_server or permits_name):
             is_permitted = True
@@ -240,9 +244,9 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
 
 def _glob_permits_cluster(glob: str, url_or_name: str) -> bool | None:
     """Return whether a glob permits a cluster. `url_or_name` is the cluster's URL or its name,
-    whichever the glob is for.
+    whichever the glob is matched against.
 
-    Return None if the result depends on a URL or name that is unknown (""): only Argo CD can look
+    Return None if the result depends on an unknown ("") URL or name, because only Argo CD can look
     it up.
     """
     if glob == "*":
@@ -253,13 +257,13 @@ def _glob_permits_cluster(glob: str, url_or_name: str) -> bool | None:
 
 
 def _glob_excludes(glob: str, value: str) -> bool:
-    """Return whether a glob begins with `!`, and the rest of it matches the value."""
+    """Return whether a glob begins with `!`, and its remainder matches the value."""
     return glob.startswith("!") and not _glob_permits(glob, value)
 
 
 def _glob_permits(glob: str, value: str) -> bool:
-    """Return whether a glob permits a value. A glob with `!` permits the values that do not match
-    the rest of it.
+    """Return whether a glob permits a value. A glob that begins with `!` permits the values that
+    its remainder does not match.
     """
     if glob.startswith("!"):
         return not fnmatchcase(value, glob.removeprefix("!"))
@@ -272,11 +276,11 @@ def hindrance_of(
     to: Destination,
     now: str,
 ) -> tuple[str, str]:
-    """Return what prevents Argo CD from deploying to an Application's destination (`to`) now, and a
+    """Return the reason why Argo CD cannot deploy to an Application's destination (`to`) now, and a
     hint about what to do.
 
     Either the AppProject does not permit the destination, or a sync window blocks the sync. Return
-    ("", "") if nothing in the AppProject is known to prevent it.
+    ("", "") if nothing in the AppProject is known to prevent the deployment.
     """
     if refuses_destination(project, to):
         name = short_line(text(project, "metadata", "name"))

@@ -1,12 +1,12 @@
 """Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules, and
 passes them to git.
 
-A `repository` secret is for one URL. A `repo-creds` secret is for all URLs that start with its own.
-A secret with a project is only for that project's Applications. Values are wrapped immediately, so
-they are never shown.
+A `repository` secret applies to one URL. A `repo-creds` secret applies to all URLs that start with
+its own. A secret with a project applies only to that project's Applications. Values are wrapped
+immediately, so that they are never shown.
 
-An annotation may also refer to such a secret. Its author may not be trusted, so `may_log_in` is
-stricter than Argo CD.
+An annotation may also refer to such a secret. The annotation's author may not be trusted, so
+`may_log_in` is stricter than Argo CD.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host, origin, w
 
 LABEL = "argocd.argoproj.io/secret-type"
 REPOSITORY = "repository"
-TEMPLATE = "repo-creds"  # values of the label
-# the secrets that Argo CD's source hydrator uses to push
+TEMPLATE = "repo-creds"  # REPOSITORY and TEMPLATE are values of the label
+# kinds of secrets with which Argo CD's source hydrator pushes
 _KINDS_FOR_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
-# These do not have the label, but they give access to Argo CD itself.
+# Secrets that lack the label, but grant access to Argo CD itself.
 _SECRETS_WITHOUT_LABEL = (
     "argocd-secret",
     "argocd-notifications-secret",
@@ -41,7 +41,7 @@ _SECRETS_WITHOUT_LABEL = (
 )
 _NO_SECRET = Secret("")
 _TRUE = ("1", "t", "true")
-_FALSE = ("", "0", "f", "false")  # accepted by Go's ParseBool, in any case
+_FALSE = ("", "0", "f", "false")  # as in Go's ParseBool, but case-insensitive
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
 _USE_ANOTHER = (
@@ -49,14 +49,14 @@ _USE_ANOTHER = (
     " the repository"
 )
 _KEY_FILE = "image-update-key"
-# if the secret has `insecure`
+# the SSH config for secrets with `insecure`
 _CONFIG_WITHOUT_CHECKS = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 @dataclass(frozen=True)
 class RepoCredentials:
-    """Credentials for a Git server, and how to reach the server.
+    """Credentials for a Git server, and settings for reaching the server.
 
     Missing fields are empty.
     """
@@ -72,14 +72,14 @@ class RepoCredentials:
     insecure: bool = False  # do not verify the server's certificate or host key
     proxy: Secret = _NO_SECRET  # secret, because its URL may contain a password
     no_proxy: str = ""
-    known_hosts: str = ""  # the server's entries in Argo CD's ConfigMaps
+    known_hosts: str = ""  # from Argo CD's ConfigMaps, like `authorities`
     authorities: str = ""
-    # a secret of the Application's owner, not of the platform team
+    # whether the secret belongs to the Application's owner, not to the platform team
     owners: bool = False
 
     @property
     def anything(self) -> bool:
-        """Whether it has credentials, not just settings for reaching the server."""
+        """Whether there are any credentials, not just settings for reaching the server."""
         return bool(
             self.username
             or self.password
@@ -101,7 +101,7 @@ class RepoSecret:
 
 
 def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
-    """Parse the `data` of one of Argo CD's secrets; return None if it is not for Git.
+    """Parse the `data` of one of Argo CD's secrets. Return None if the secret is not for Git.
 
     `kind` is `repository` or `repo-creds`, and `name` is for messages. Raises `CredentialsError`.
     """
@@ -120,9 +120,9 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     """Return a repository's credentials, from its own secret or else from the longest template that
     matches its URL. Return None if neither exists.
 
-    A template is a `repo-creds` secret, for all URLs that start with its own. As in Argo CD, if the
-    repository's own secret does not have credentials, they come from a template. Secrets for
-    projects other than `project` are never used.
+    A template is a `repo-creds` secret, which applies to all URLs that start with its own. As in
+    Argo CD, if the repository's own secret contains no credentials, a template supplies them.
+    Secrets for projects other than `project` are never used.
     """
     repository_url = argo_cd_url(url)
     own = _own_credentials(secrets, repository_url, project)
@@ -130,10 +130,11 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
         return own
     template = _template_credentials(secrets, repository_url, project)
     if template is None:
-        return own  # it may still say how to reach the server
+        return own  # may still contain settings for reaching the server
     if own is None:
         return template
-    # only the template has credentials, but the repository's secret may say how to reach the server
+    # Use the template's credentials, with the settings for reaching the server from the
+    # repository's own secret, if there are any.
     proxy_source = own if own.proxy else template
     return replace(
         template,
@@ -148,11 +149,11 @@ def _own_credentials(
     repository_url: str,
     project: str,
 ) -> RepoCredentials | None:
-    """Return the credentials in the repository's own secret, or None if it does not have one.
+    """Return the credentials from the repository's own secret, or None if there is no such secret.
 
     A secret for the project takes precedence over one without a project.
     """
-    if not repository_url:  # not a URL; it would match every secret without a URL
+    if not repository_url:  # not a valid URL; "" would match every secret without a URL
         return None
     for secret_project in (project, ""):
         for secret in secrets:
@@ -168,8 +169,8 @@ def _template_credentials(
     repository_url: str,
     project: str,
 ) -> RepoCredentials | None:
-    """Return the credentials from the template (a `repo-creds` secret) with the longest matching
-    URL prefix, or None if no template matches.
+    """Return the credentials from the template (`repo-creds` secret) with the longest matching URL
+    prefix, or None if no template matches.
     """
     longest_url = ""
     credentials = None
@@ -184,8 +185,8 @@ def _template_credentials(
 
 
 def argo_cds_kind(secret: Mapping[str, Any]) -> str:
-    """Return a secret's role in Argo CD from its label (`repository`, `cluster`, …),
-    or "" if it is not Argo CD's.
+    """Return a secret's role in Argo CD according to its label (`repository`, `cluster`, …), or ""
+    if the secret does not belong to Argo CD.
     """
     labels = mapping(secret, "metadata", "labels")
     if LABEL in labels:
@@ -201,15 +202,14 @@ def may_log_in(
     url: str,
     project: str,
 ) -> None:
-    """Raise `AnnotationError` if an Application is not allowed to use this Argo CD secret as its
+    """Raise `AnnotationError` if an Application is not allowed to use this Argo CD secret for its
     Git credentials.
 
-    `secret` is its name, `kind` is its role (such as "repo-creds"), and `data` has its values.
-    `url` and `project` are the Application's.
+    `secret` is the secret's name, `kind` is its role (such as "repo-creds"), and `data` contains
+    its values. `url` and `project` are the Application's.
 
     Without this check, `git:secret:argocd/…` would send another team's password to any URL chosen
-    by an Application's author. The message does not reveal anything about the secret except its
-    name.
+    by an Application's author. The error message reveals nothing about the secret except its name.
     """
     base_kind = _KINDS_FOR_WRITING.get(kind, kind)
     is_for_git = data.get("type", "").lower() in ("", "git")
@@ -222,7 +222,7 @@ def may_log_in(
     secret_url = argo_cd_url(data.get("url", ""))
     if base_kind == REPOSITORY:
         url_matches = repository_url == secret_url
-    else:  # unlike Argo CD, match whole folders: .../acme is not for .../acme-evil
+    else:  # unlike Argo CD, match whole folders: .../acme does not match .../acme-evil
         url_matches = repository_url.startswith(f"{secret_url.rstrip('/')}/")
     # a template for `https://` alone would match every server
     has_host = bool(login_and_host(secret_url))
@@ -242,14 +242,14 @@ def may_log_in(
 def _has_dot_segments(url: str) -> bool:
     """Return whether a URL contains `.` or `..` as a path segment, possibly encoded as `%2e`.
 
-    For /acme/../evil/x in a URL, curl requests /evil/x.
+    This matters because curl turns /acme/../evil/x into /evil/x.
     """
     parts = re.split(r"[/\\:]", url)
     return any(part.lower().replace("%2e", ".") in (".", "..") for part in parts)
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the credentials in a secret that an annotation names (`git:secret:…`).
+    """Return the credentials from a secret that an annotation names (`git:secret:…`).
 
     `name` is the secret's, and `url` is the repository's. Raises `CredentialsError` if the secret
     lacks what this kind of URL needs: an SSH key or, for https, a username and password, a token,
@@ -283,8 +283,8 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
 
 
 def secret_place(reference: str, namespace: str) -> tuple[str, str]:
-    """Return a secret's (namespace, name) from `secret:<namespace>/<name>`, or from `secret:<name>`
-    for a secret in `namespace`.
+    """Parse `secret:<namespace>/<name>`, or `secret:<name>` for a secret in `namespace`, and return
+    the secret's (namespace, name).
 
     Raises `AnnotationError`.
     """
@@ -303,10 +303,10 @@ def secret_place(reference: str, namespace: str) -> tuple[str, str]:
 
 def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
     """Return the settings that make git use these credentials for the repository at this URL: SSH
-    files for an SSH URL, or else a login and HTTP settings for its server.
+    files for an SSH URL, or else a login and HTTP settings for the URL's server.
 
-    The login is for the server without the repository's path, because the server may redirect a
-    renamed repository. Raises `CredentialsError` for a bad SSH key.
+    The login is for the whole server, not just for the repository's path, because the server may
+    redirect requests for a renamed repository. Raises `CredentialsError` for an invalid SSH key.
     """
     is_http = url.lower().startswith(("https://", "http://"))
     if not is_http:
@@ -314,7 +314,7 @@ def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
     server = origin(url)
     variables: tuple[tuple[str, str], ...] = ()
     if repo_credentials.proxy:
-        # like Argo CD, use the secret's value instead of the pod's own
+        # like Argo CD, use the secret's value instead of the pod's variable
         no_proxy = repo_credentials.no_proxy
         variables = (("no_proxy", no_proxy), ("NO_PROXY", no_proxy))
     credentials = Credentials(
@@ -322,8 +322,8 @@ def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
         variables=variables,
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _git_settings(repo_credentials, server, folder),
-        # An owner who sets a proxy and turns off verification could read the traffic, so only the
-        # owner's own credentials are sent.
+        # An owner who sets a proxy and turns off verification could read the traffic, so send only
+        # the owner's own credentials.
         alone=repo_credentials.owners and repo_credentials.insecure,
     )
     if repo_credentials.app is not None:
@@ -337,7 +337,7 @@ def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
 
 
 def _app_login(credentials: RepoCredentials, app: App, server: str, ca_file: str) -> Login:
-    """Return a login to the server with a new token of the GitHub App."""
+    """Create a token for the GitHub App, and return a login to the server that uses it."""
     app_token = token(
         app,
         ca_file,
@@ -350,7 +350,7 @@ def _app_login(credentials: RepoCredentials, app: App, server: str, ca_file: str
 
 def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
     """Return Git's settings for this server as (name, value), such as
-    ("http.https://git.example.com.sslVerify", "false"). They include secrets.
+    ("http.https://git.example.com.sslVerify", "false"). The values include secrets.
 
     A client certificate is written to files in `folder`, which must be private.
     """
@@ -373,19 +373,19 @@ def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> lis
 
 
 def _is_prefix(template_url: str, url: str) -> bool:
-    """Return whether a template's URL is a prefix of a repository's URL.
+    """Return whether a template's URL is a prefix of the repository's URL.
 
-    Unlike Argo CD, this compares whole hosts, because the repository's URL may not be trusted:
-    `https://git.example.com` is not a prefix of `https://git.example.com.evil.org`.
+    Unlike Argo CD, this function compares whole host names, because the repository's URL may not be
+    trusted: `https://git.example.com` is not a prefix of `https://git.example.com.evil.org`.
     """
     if not template_url or not url.startswith(template_url):
         return False
-    host = login_and_host(template_url)  # "" for a template for all servers, such as `https://`
+    host = login_and_host(template_url)  # "" if it applies to all servers (`https://`)
     return not host or host == login_and_host(url)
 
 
 def _parsed_credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Parse the fields of a secret. Raises `CredentialsError`."""
+    """Parse a secret's fields. Raises `CredentialsError`."""
     certificate = data.get("tlsClientCertData", "")
     key = data.get("tlsClientCertKey", "")
     has_only_one_of_both = bool(certificate) != bool(key)
@@ -394,7 +394,7 @@ def _parsed_credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
             f"secret {name} has tlsClientCertData or tlsClientCertKey, but not both",
             hint="add the missing field",
         )
-    # read both, so that an invalid value in either is an error
+    # read both fields, so that an invalid value in either causes an error
     insecure = _boolean_field(name, data, "insecure")
     ignores_host_key = _boolean_field(name, data, "insecureIgnoreHostKey")
     return RepoCredentials(
@@ -413,7 +413,7 @@ def _parsed_credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
 
 
 def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
-    """Return the GitHub App in a secret, or None if there is none. Raises `CredentialsError`."""
+    """Return the GitHub App from a secret, or None if there is none. Raises `CredentialsError`."""
     required = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
     values = {field: data.get(field, "").strip() for field in required}
     missing = [field for field in required if not values[field]]
@@ -446,8 +446,8 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
 
 
 def _boolean_field(name: str, data: Mapping[str, str], field: str) -> bool:
-    """Return the value of a secret's field, or False if it is missing. Raises `CredentialsError`
-    for anything other than true and false.
+    """Return the boolean value of a secret's field, or False if the field is missing. Raises
+    `CredentialsError` for any value other than true or false.
     """
     value = data.get(field, "").strip().lower()
     if value not in (*_TRUE, *_FALSE):
@@ -460,9 +460,10 @@ def _boolean_field(name: str, data: Mapping[str, str], field: str) -> bool:
 
 def _ssh_files(credentials: RepoCredentials) -> SshFiles:
     """Return the files for ssh: the key, and either the known hosts or, for `insecure` credentials,
-    a config that ignores them. A file is included only if its content is known.
+    a config file that disables host key checks. The key and the known hosts are omitted if they are
+    missing.
 
-    Raises `CredentialsError` for a bad key.
+    Raises `CredentialsError` for an invalid key.
     """
     key = credentials.ssh_key.reveal().replace("\r", "").strip()
     secret = credentials.secret
@@ -483,7 +484,7 @@ def _ssh_files(credentials: RepoCredentials) -> SshFiles:
         key_files = (_KEY_FILE,)
     known_hosts = credentials.known_hosts.strip()
     if credentials.insecure:
-        known_hosts = ""  # the config ignores them
+        known_hosts = ""  # the config file disables host key checks
         files["config"] = _CONFIG_WITHOUT_CHECKS
     elif known_hosts:
         files["known_hosts"] = f"{known_hosts}\n"

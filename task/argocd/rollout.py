@@ -1,10 +1,10 @@
-"""Determines whether a revision has been rolled out, based on its Argo CD Application.
+"""Determines from an Argo CD Application whether a revision has been rolled out.
 
-The Application goes through these steps. A refresh compares it with the new revision (OutOfSync,
+An Application goes through these steps: A refresh compares it with the new revision (OutOfSync,
 with the old revision's health). Auto-sync requests an operation, which runs and succeeds. A later
-comparison reports Synced, with the health of the applied revision (Progressing, then Healthy or
-Degraded). So Synced and Healthy are not enough: the comparison must be with the wanted revision,
-and must be later than the operation that applied it.
+comparison reports Synced, with the applied revision's health (Progressing, then Healthy or
+Degraded). So the statuses Synced and Healthy are not enough: they must come from a comparison with
+the wanted revision that took place after the operation that applied it.
 """
 
 from __future__ import annotations
@@ -31,57 +31,57 @@ from task.plain_data import mapping, mappings, text, value_at
 from task.timestamps import epoch_seconds
 
 Wants = Literal["", "tree", "windows", "owner"]
-Details = Mapping[Wants, JsonObject]  # more data about an Application, by kind
+Details = Mapping[Wants, JsonObject]  # additional data about an Application, by kind
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
-ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are not errors
+ROLLED_OUT = ("synced-and-healthy", "paused")  # the final states that are not errors
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _FAILED_PHASES = ("Failed", "Error")
-# Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, so the cluster's webhooks
-# are called for each comparison.
+# Since Argo CD 3.6, `ServerSideApply=true` implies server-side diffs, so every comparison calls the
+# cluster's webhooks.
 WEBHOOK = "admission webhook"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The wanted revision."""
+    """The wanted revision, which the run waits for."""
 
-    accepts: Callable[[str], bool]  # whether a revision is, or contains, the wanted one
+    accepts: Callable[[str], bool]  # whether a revision is or contains the wanted one
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
     # whether a source with this repoURL must have the wanted revision
     applies_to: Callable[[str], bool] = lambda _url: True
-    # the comparison must be with the current spec, because a live Application was patched
+    # whether the comparison must be with the current spec, because a live Application was patched
     needs_current_spec: bool = False
-    # Argo CD may still find work to do: a later comparison must confirm it
+    # whether a later comparison must confirm the result, because Argo CD may still find work to do
     tentative: bool = False
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """The state of a rollout. Besides success, three states end the wait, because the rollout will
-    not continue on its own.
+    """The state of a rollout. Besides success, three states end the wait, because a rollout in one
+    of them will not continue on its own.
 
-    They are `failed`, `needs-sync`, and `paused` (the image is deployed, and a person or a timer
-    resumes the rollout).
+    These states are `failed`, `needs-sync`, and `paused` (the image is deployed, and a person or a
+    timer will resume the rollout).
     """
 
     state: State
     because: str
     hint: str = ""
-    sure: bool = True  # False: it must be confirmed by a later comparison
-    slow: bool = False  # if not sure: whether the state may take a minute to clear
-    stale: bool = False  # a newer comparison is needed: request a refresh
-    wants: Wants = ""  # missing data that would make the result more precise
+    sure: bool = True  # if False, a later comparison must confirm the state
+    slow: bool = False  # if not `sure`: whether the state may take a minute to clear
+    stale: bool = False  # whether a newer comparison is needed, so a refresh must be requested
+    wants: Wants = ""  # data to request, which would make the result more precise
     compared_at: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # whether Argo CD has checked since that sync began (or ended), and so is not just slow
+    # whether Argo CD has checked the cluster since that sync began (or ended)
     checked_since_sync: bool = False
-    pods: str = ""  # problems of pods that were created since then
+    pods: str = ""  # problems with pods created since that sync began
 
 
 @dataclass(frozen=True)
 class View:
-    """The parts of an Application that are relevant for its rollout."""
+    """The parts of an Application that are relevant to its rollout."""
 
     application: JsonObject
     status: JsonObject
@@ -95,7 +95,7 @@ class View:
 
     @property
     def phase(self) -> str:
-        """The phase of the last operation: Running, Terminating, Succeeded, Failed, Error."""
+        """The phase of the last operation: Running, Terminating, Succeeded, Failed, or Error."""
         return text(self.operation, "phase")
 
     @property
@@ -105,11 +105,11 @@ class View:
 
     @property
     def checked_since_sync(self) -> bool:
-        """Whether Argo CD has checked the cluster since the operation (the last sync) that applied
-        a wanted revision finished or, if it is still running, since it began.
+        """Whether Argo CD has checked the cluster since the last sync of a wanted revision finished
+        or, if that sync is still running, since it began.
 
-        Before that, a busy controller leaves stale data, such as a sync that still appears to be
-        running or an outdated health status. A running operation that is being retried counts as
+        Until a busy controller has done so, it leaves stale data, such as a sync that still appears
+        to be running, or an outdated health status. A running sync that is being retried counts as
         checked.
         """
         if not self.applied_wanted:
@@ -120,7 +120,7 @@ class View:
         started_at = text(self.operation, "startedAt")
         finished_at = text(self.operation, "finishedAt") or started_at
         sync_time = started_at if self.running else finished_at
-        # a changed health does not change `reconciledAt`
+        # a health change does not update `reconciledAt`
         health_changed_at = text(self.status, "health", "lastTransitionTime")
         return later(self.compared_at, sync_time) or later(health_changed_at, sync_time)
 
@@ -131,9 +131,9 @@ class View:
 
 
 def view_of(item: JsonObject, wanted: Wanted, tree: JsonObject) -> View:
-    """Return the parts of the Application `item` that are relevant for the rollout of the wanted
-    revision (the one that the run waits for). `tree` has the Application's live resources, or is
-    {}.
+    """Return the parts of the Application `item` that are relevant to the rollout of the wanted
+    revision (the one that the run waits for). `tree` contains the Application's live resources, or
+    is {}.
     """
     status = mapping(item, "status")
     sync = mapping(status, "sync")
@@ -164,11 +164,11 @@ def judge(
     wanted: Wanted,
     details: Mapping[Wants, JsonObject] = {},
 ) -> Rollout:
-    """Return how far Argo CD has gotten with rolling out the wanted revision (the one that the run
-    waits for) to the Application `item`.
+    """Return the state of rolling out the wanted revision (the one that the run waits for) to the
+    Application `item`.
 
-    `details` may contain "tree" (its live resources), "windows" (its sync windows), and "owner"
-    (its ApplicationSet). The success or failure of an older revision does not count.
+    `details` may contain the Application's live resources ("tree"), its sync windows ("windows"),
+    and its ApplicationSet ("owner"). The success or failure of an older revision is ignored.
     """
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
@@ -180,26 +180,26 @@ def judge(
     if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
         return Rollout("needs-sync", "Argo CD is configured to skip this Application", hint=hint)
-    # for a hydrated Application, this is the hydrated commit
+    # for an Application with a source hydrator, this is the hydrated commit
     synced_wanted = _wanted_for_sync(item, wanted)
     if synced_wanted is None:
         return _rollout_before_hydration(item, wanted)
     view = view_of(item, synced_wanted, mapping(details, "tree"))
     rollout = _first_result(view, synced_wanted, details)
-    # Argo CD may still find work to do, so a later comparison must confirm it
+    # a later comparison must confirm this result, because Argo CD may still find work to do
     if synced_wanted.tentative and rollout.state == "synced-and-healthy":
         rollout = replace(rollout, sure=False, slow=True, stale=True)
     return _with_progress(rollout, view)
 
 
 def _with_progress(rollout: Rollout, view: View) -> Rollout:
-    """Return the rollout with data from the view (the relevant parts of an Application): when Argo
-    CD last compared, whether the sync of the wanted revision has begun, whether Argo CD has checked
-    since, and which pods are unhealthy.
+    """Return the rollout with these facts added from the view (the relevant parts of an
+    Application): when Argo CD last compared, whether the wanted revision's sync has begun, whether
+    Argo CD has checked the cluster since then, and which pods are unhealthy.
     """
     hints = [rollout.hint]
-    if rollout.wants == "tree" and _waits_for_pods(view):  # its pods would show the cause
-        hints.append(text(view.tree, "hint"))  # why the tree has no pods
+    if rollout.wants == "tree" and _waits_for_pods(view):  # the pods would reveal the cause
+        hints.append(text(view.tree, "hint"))  # why the tree contains no pods
     pods = ""
     if view.applied_wanted:
         unhealthy_pods = sick_pods(view.tree, since=text(view.operation, "startedAt"))
@@ -218,7 +218,7 @@ def _with_progress(rollout: Rollout, view: View) -> Rollout:
 
 
 def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
-    """Return the state of the rollout, from the first check that does not return None.
+    """Return the rollout's state, as determined by the first check that does not return None.
 
     `details` may contain "windows" (the sync windows) and "owner" (the ApplicationSet).
     """
@@ -231,7 +231,8 @@ def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
     )
     if rollout is not None:
         return rollout
-    # the comparison was with the wanted revision, and no operation is running or has failed
+    # from here on, the comparison was with the wanted revision, and no operation is running or has
+    # failed
     status = text(view.sync, "status")
     if status == "Synced":
         return _synced_rollout(view)
@@ -241,19 +242,19 @@ def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
 
 
 def _waits_for_pods(view: View) -> bool:
-    """Return whether Argo CD may be waiting for pods to become ready: no operation is running, or
-    the running one says that it is waiting for a healthy state.
+    """Return whether Argo CD may be waiting for pods to become ready: either no operation is
+    running, or the running operation reports that it is waiting for a healthy state.
     """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
 
 def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
-    """Return the revision that Argo CD has to sync, or None if it does not exist yet.
+    """Return the revision that Argo CD has to sync, or None if that revision does not exist yet.
 
-    That is the wanted revision itself, unless the Application has a source hydrator. A hydrator
-    renders the manifests of a "dry" commit into a "hydrated" commit, and Argo CD syncs the latter.
-    If the wanted commit does not need to be hydrated, the result is the last hydrated commit,
-    marked `tentative`: a later comparison must confirm it.
+    Without a source hydrator, this is the wanted revision itself. A hydrator renders the manifests
+    of a "dry" commit into a "hydrated" commit, and Argo CD syncs the latter. If the wanted commit
+    does not need to be hydrated, the result is the last hydrated commit, marked `tentative`, which
+    means that a later comparison must confirm the result.
     """
     if not mapping(item, "spec", "sourceHydrator"):
         return wanted
@@ -263,7 +264,7 @@ def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
     hydrated_commit = text(last_operation, "hydratedSHA")
     if not hydrated_commit:
         return None
-    # Match the commit in any repository, because the hydrator may write to a different repository.
+    # Accept the commit in any repository, because the hydrator may write to a different one.
     hydrated_wanted = Wanted(lambda revision: revision == hydrated_commit, wanted.since)
     if dry_commit and wanted.accepts(dry_commit):
         return hydrated_wanted
@@ -273,7 +274,7 @@ def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
 
 
 def _rollout_before_hydration(item: JsonObject, wanted: Wanted) -> Rollout:
-    """Return the state if the wanted (dry) revision has not been hydrated."""
+    """Return the state of a rollout whose wanted (dry) revision has not been hydrated."""
     operation = mapping(item, "status", "sourceHydrator", "currentOperation")
     if text(operation, "phase") == "Failed" and wanted.accepts(text(operation, "drySHA")):
         reason = short_line(text(operation, "message"))
@@ -282,11 +283,11 @@ def _rollout_before_hydration(item: JsonObject, wanted: Wanted) -> Rollout:
 
 
 def _needs_no_hydration(status: JsonObject, wanted: Wanted) -> bool:
-    """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
+    """Return whether Argo CD has seen the wanted (dry) revision and does not need to hydrate it.
 
-    Argo CD only records a commit, without hydrating it, if the commit does not change any of the
-    `manifest-generate-paths` (Argo CD 3.5). It also records a commit just before a hydration
-    begins, so the result may be wrong for a moment.
+    If a commit changes none of the `manifest-generate-paths`, Argo CD (since 3.5) records it
+    without hydrating it. But Argo CD also records a commit just before it begins to hydrate it, so
+    the result may be wrong for a moment.
     """
     if text(status, "currentOperation", "phase") in ("Hydrating", "Failed"):
         return False
@@ -294,14 +295,12 @@ def _needs_no_hydration(status: JsonObject, wanted: Wanted) -> bool:
 
 
 def _rollout_if_incomparable(view: View) -> Rollout | None:
-    """Return the state of an Application that Argo CD cannot compare with Git at all, or None if it
-    can.
-    """
+    """Return the state if Argo CD cannot compare the Application with Git at all, or else None."""
     if text(view.sync, "status") not in ("Unknown", ""):
         return None
     spec_problems = conditions(view.status, "InvalidSpecError")
     if spec_problems:
-        if _refresh_pending(view):  # the problems may be from before the refresh
+        if _refresh_pending(view):  # these problems may predate the refresh
             return Rollout("waiting", "Argo CD has not refreshed it yet")
         because = f"the Application's spec is invalid: {joined_messages(spec_problems)}"
         return Rollout("failed", because, hint="correct the Application's spec or its AppProject")
@@ -311,7 +310,7 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
         return None
     if not view.is_fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    # An UnknownError is about Argo CD itself, not about the manifests, so it may go away, too.
+    # An UnknownError concerns Argo CD itself, not the manifests, so it may also be transient.
     all_are_transient = all(is_transient(problem) for problem in problems)
     only_unknown_errors = not conditions(view.status, "ComparisonError")
     if all_are_transient or only_unknown_errors:
@@ -321,7 +320,7 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
             stale=True,
         )
     hint = "the manifests of this revision cannot be generated: correct them in Git"
-    if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
+    if any(WEBHOOK in problem for problem in problems):  # from a server-side diff
         hint = "an admission webhook in the cluster rejects the manifests: correct them in Git"
     because = f"Argo CD cannot compare it: {joined_messages(problems)}"
     return Rollout("failed", because, hint=hint, sure=False)
@@ -330,7 +329,7 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
 def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None:
     """Return the state if an operation (a sync) is running or has been requested, or else None.
 
-    `windows` are the Application's sync windows, or {} if they are not known yet.
+    `windows` contains the Application's sync windows, or is {} if they are not known yet.
     """
     is_requested = bool(mapping(view.application, "operation"))
     has_operation = is_requested or view.running
@@ -340,16 +339,16 @@ def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None
     if "blocked by sync window" in message:
         return _blocked_rollout(windows)
     if not view.applied_wanted:
-        # Once Argo CD has compared with the wanted revision, it syncs that next.
+        # If Argo CD has already compared with the wanted revision, it will sync that next.
         state: State = "progressing" if view.compares_wanted else "waiting"
         because = "a sync of another revision is running"
         return Rollout(state, f"{because}: {short_line(message)}" if message else because)
     pull_failure = _pull_failure(view)
     if pull_failure:
-        return pull_failure  # a sync wave is waiting for pods that will never start
+        return pull_failure  # this sync wave is waiting for pods that will never start
     waits_for_health = "waiting for healthy state of" in message
     if waits_for_health and _became_suspended(view, since=text(view.operation, "startedAt")):
-        return _paused_rollout(view)  # the wave continues once the pause is over
+        return _paused_rollout(view)  # the sync wave will continue when the pause ends
     retried_rollout = _retried_rollout(view)
     if retried_rollout:
         return retried_rollout
@@ -362,8 +361,8 @@ def _retried_rollout(view: View) -> Rollout | None:
     retry_count = view.operation.get("retryCount")
     if not isinstance(retry_count, int) or retry_count <= 0:
         return None
-    # The phase stays Running until the last attempt has failed. An Application without a `retry`
-    # gets five more attempts, which take five minutes.
+    # The phase remains Running until the last attempt has failed. Without `retry` in its spec, an
+    # Application gets five more attempts, which take five minutes.
     limit = value_at(view.operation, "operation", "retry", "limit")
     has_limit = isinstance(limit, int) and limit != 0
     tries = f"{retry_count} of {limit}" if has_limit else str(retry_count)
@@ -377,8 +376,8 @@ def _retried_rollout(view: View) -> Rollout | None:
 
 
 def _blocked_rollout(windows: JsonObject) -> Rollout:
-    """Return the state if a sync window prevents the sync. `windows` is {} if the windows are not
-    known yet.
+    """Return the state of a rollout whose sync is blocked by a sync window. `windows` is {} if the
+    windows are not known yet.
     """
     return Rollout(
         "needs-sync",
@@ -389,25 +388,25 @@ def _blocked_rollout(windows: JsonObject) -> Rollout:
 
 
 def _rollout_of_failed_operation(view: View) -> Rollout | None:
-    """Return the state if the last operation (a sync) was for the wanted revision and failed for
+    """Return the state if the last operation was a sync of the wanted revision that failed for
     good, or else None.
     """
     wanted_sync_failed = view.phase in _FAILED_PHASES and view.applied_wanted
     if not wanted_sync_failed:
         return None
     if view.compares_wanted and not view.operation_is_current:
-        # Argo CD has since compared with a newer commit that contains the wanted one, and will
-        # sync that.
+        # Argo CD has since compared with a newer commit, which contains the wanted one, and will
+        # sync that commit.
         return None
     causes = joined_messages(failure_messages(view.operation))
     return Rollout("failed", f"the sync failed: {causes}", hint="see the Application in Argo CD")
 
 
 def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
-    """Return the state if Argo CD has not compared the Application with the wanted revision (the
-    one that the run waits for) since the wait began, or None if it has.
+    """Return the state if, since the wait began, Argo CD has not compared the Application with the
+    wanted revision (the one that the run waits for). Return None if it has.
 
-    `stale` means that a newer comparison is needed.
+    In the result, `stale` means that a newer comparison is needed.
     """
     if view.compares_wanted and view.is_fresh:
         return None
@@ -419,7 +418,8 @@ def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
             "Argo CD has not compared the changed Application yet",
             stale=True,
         )
-    # If the manifests cannot be rendered, Argo CD shows no other sign of it for three minutes.
+    # While Argo CD fails to render the manifests, a pending refresh is the only sign of it for
+    # three minutes.
     if _refresh_pending(view):
         return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
     other_revisions = ", ".join(revision[:12] for revision in revisions_of(view.sync))
@@ -438,22 +438,24 @@ def _refresh_pending(view: View) -> bool:
 
 
 def _synced_rollout(view: View) -> Rollout:
-    """Return the state of an Application that is synced to the wanted revision, from its health."""
+    """Return the state of an Application that is synced to the wanted revision, based on its
+    health.
+    """
     finished_at = text(view.operation, "finishedAt")
-    # a changed health does not change `reconciledAt`
+    # a health change does not update `reconciledAt`
     changed_at = text(view.status, "health", "lastTransitionTime")
     health_is_current = later(view.compared_at, finished_at) or later(changed_at, finished_at)
     if not health_is_current:
-        # The health may still be outdated. All times are in whole seconds, so being in the same
-        # second is not enough.
+        # The health may still be outdated. All times are in whole seconds, so a health from the
+        # same second does not count.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
 
     health = text(view.status, "health", "status")
     if health == "Healthy":
-        # If there was no operation, there was probably nothing to apply. Another check confirms
-        # that.
+        # If there was no operation, there was probably nothing to apply. Another check must confirm
+        # this.
         sync_succeeded = view.applied_wanted and view.phase == "Succeeded"
         return Rollout(
             "synced-and-healthy",
@@ -483,9 +485,9 @@ def _synced_rollout(view: View) -> Rollout:
 
 
 def _became_suspended(view: View, since: str) -> bool:
-    """Return whether the Application became suspended after a given time.
+    """Return whether the Application became suspended after the time `since`.
 
-    Some Applications are always suspended, for example because they have a suspended CronJob.
+    Some Applications are always suspended, for example because they contain a suspended CronJob.
     """
     health = mapping(view.status, "health")
     if text(health, "status") != "Suspended":
@@ -494,7 +496,7 @@ def _became_suspended(view: View, since: str) -> bool:
 
 
 def _paused_rollout(view: View) -> Rollout:
-    """Return the state of an Application whose rollout a person or a timer has to resume."""
+    """Return the state of a paused rollout, which a person or a timer has to resume."""
     because = "paused, and not healthy yet"
     causes = health_messages(view.status, view.tree)
     if causes:
@@ -504,7 +506,10 @@ def _paused_rollout(view: View) -> Rollout:
 
 
 def _pull_failure(view: View) -> Rollout | None:
-    """Return the state if pods created since the sync began cannot pull their image, or else None."""
+    """Return the state if pods created since the sync began cannot pull their image.
+
+    Return None otherwise.
+    """
     since = text(view.operation, "startedAt") if view.applied_wanted else ""
     pods = unpulled_pods(view.tree, since)
     if not pods:
@@ -517,7 +522,7 @@ def _pull_failure(view: View) -> Rollout | None:
 def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
     """Return the state of an Application that differs from the wanted revision.
 
-    `windows` (its sync windows) and `owner` (its ApplicationSet) are {} if they are unknown.
+    `windows` (the Application's sync windows) and `owner` (its ApplicationSet) are {} if unknown.
     """
     automated = value_at(view.application, "spec", "syncPolicy", "automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
@@ -531,7 +536,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
     names = joined_messages(
         [f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources]
     )
-    # `requiresPruning` means that the resource is no longer in Git
+    # `requiresPruning` means that a resource is no longer in Git
     only_pruning_is_left = bool(resources) and all(
         resource.get("requiresPruning") is True for resource in resources
     )
@@ -545,7 +550,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
         )
 
     if view.applied_wanted and view.operation_is_current:
-        # The sync succeeded (a failed one was handled earlier), but something still differs.
+        # The sync succeeded (failed syncs were handled above), but something still differs.
         return _rollout_that_differs_again(view, names, heals=automated.get("selfHeal") is True)
 
     refusals = _sync_refusals(view)
@@ -557,7 +562,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
         )
     if blocks(windows):
         return _blocked_rollout(windows)
-    # the windows are unknown if the step is not allowed to read AppProjects
+    # `windows` is {} if the step is not allowed to read AppProjects
     unless_blocked = "" if windows else ", unless a sync window prevents it"
     return Rollout(
         "progressing",
@@ -567,7 +572,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
 
 
 def _sync_refusals(view: View) -> list[str]:
-    """Return why Argo CD does not sync the revisions of the last comparison: the messages of the
+    """Return why Argo CD does not sync the revisions of the last comparison: the messages of all
     sync errors that mention one of these revisions.
     """
     revisions = revisions_of(view.sync)
@@ -576,8 +581,8 @@ def _sync_refusals(view: View) -> list[str]:
 
 
 def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
-    """Return the state of an Application without auto-sync. A person has to sync it, or a step of
-    its ApplicationSet (`owner`, or {} if unknown).
+    """Return the state of an Application without auto-sync, which must be synced by a person or by
+    a step of its ApplicationSet (`owner`, or {} if unknown).
     """
     step = step_of(owner, view.application)
     if step:
@@ -596,7 +601,7 @@ def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
     application_set = set_of(view.application)
     if owner or not application_set:
         return rollout
-    # the ApplicationSet could not be read, so it may have steps
+    # the ApplicationSet could not be read, so it may use RollingSync
     hint = (
         f"{rollout.hint}; if ApplicationSet {application_set} has a RollingSync, allow the step to"
         " get applicationsets.argoproj.io"
@@ -610,14 +615,14 @@ def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
 
 
 def _rollout_that_differs_again(view: View, names: str, *, heals: bool) -> Rollout:
-    """Return the state if the sync of this commit succeeded, but resources still differ.
+    """Return the state of an Application whose resources still differ after a successful sync.
 
-    `names` are the resources, and `heals` says whether Argo CD syncs them again on its own.
+    `names` lists the resources, and `heals` is whether Argo CD syncs them again automatically.
     """
     if not later(view.compared_at, text(view.operation, "finishedAt")):
         return Rollout("progressing", "synced; Argo CD has not compared it since then", stale=True)
     if _became_suspended(view, since=text(view.operation, "startedAt")):
-        return _paused_rollout(view)  # a canary changes weights that are also set in Git
+        return _paused_rollout(view)  # a canary rollout changes weights that are also set in Git
     because = "out of sync again after the sync"
     if names:
         because = f"{because}: {names}"
@@ -632,8 +637,8 @@ def _rollout_that_differs_again(view: View, names: str, *, heals: bool) -> Rollo
 
 
 def _sync_result(operation: JsonObject) -> JsonObject:
-    """Return the part of an operation that contains its revision: the result, or the request if
-    there is no result yet.
+    """Return the part of an operation that contains its revision: the sync result, or the requested
+    sync if there is no result yet.
     """
     result = mapping(operation, "syncResult")
     if revisions_of(result):
@@ -642,9 +647,9 @@ def _sync_result(operation: JsonObject) -> JsonObject:
 
 
 def revisions_of(sync: JsonObject) -> tuple[str, ...]:
-    """Return the revisions in a sync status or a sync result, one for each source.
+    """Return the revisions in a sync status or sync result, one per source.
 
-    An Application with several sources has `revisions`; any other has `revision`.
+    An Application with several sources has the field `revisions`; any other has `revision`.
     """
     revisions = sync.get("revisions")
     if isinstance(revisions, list) and revisions:
@@ -654,15 +659,15 @@ def revisions_of(sync: JsonObject) -> tuple[str, ...]:
 
 
 def synced_revisions(item: JsonObject, ours: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the revisions that Argo CD has synced successfully to the Application `item`, newest
-    first, without duplicates. Only sources whose URL `ours` accepts count.
+    """Return the revisions that Argo CD has successfully synced to the Application `item`, newest
+    first, without duplicates. Sources whose URL `ours` rejects are ignored.
 
-    Argo CD's history does not include failed syncs, and has at most ten entries. It includes
-    rollouts that failed after their sync.
+    Argo CD's history contains at most ten entries. It excludes failed syncs, but includes rollouts
+    that failed after their sync.
     """
     newest_first: dict[str, None] = {}  # an ordered set
     for entry in reversed(mappings(item, "status", "history")):
-        sources = _compared_sources({}, entry)  # {}: each entry has its own sources
+        sources = _compared_sources({}, entry)  # {}, because each entry contains its own sources
         for (url, _target), revision in zip(sources, revisions_of(entry), strict=False):
             if revision and ours(url):
                 newest_first[revision] = None
@@ -673,11 +678,11 @@ def _compared_sources(
     item: JsonObject,
     compared: JsonObject,
 ) -> list[tuple[str, str]]:
-    """Return (repository, target revision) of each source of the Application `item`, such as
+    """Return the (repository, target revision) of each of the Application's sources, such as
     ("https://git.example.com/config", "main").
 
-    The sources are those in `compared` (a comparison or a sync in its status), or else those in the
-    spec.
+    The sources are taken from `compared` (a comparison or sync in the Application's status), or
+    else from the spec of the Application `item`.
     """
     spec = mapping(item, "spec")
     sources = mappings(compared, "sources") or mappings(spec, "sources")
@@ -692,16 +697,17 @@ def _is_for_wanted(
     revisions: tuple[str, ...],
     wanted: Wanted,
 ) -> bool:
-    """Return whether a comparison or a sync of the Application `item` was for a wanted revision.
+    """Return whether a comparison or sync of the Application `item` was for a wanted revision.
 
-    `compared` is the part of its status that contains the sources, and `revisions` has the revision
-    of each source. At least one source must be at a wanted revision, and so must all others with
-    the same target revision (such as a branch). Sources from other repositories are ignored.
+    `compared` is the part of the Application's status that contains the sources, and `revisions`
+    contains each source's revision. At least one source must be at a wanted revision, and so must
+    every other source with the same target revision (such as a branch). Sources from other
+    repositories are ignored.
     """
     if wanted.needs_current_spec and _has_other_spec(item, compared):
         return False
     wanted_targets = set()  # the target revisions of sources that are at a wanted revision
-    other_targets = set()  # and of those that are at another revision
+    other_targets = set()  # the target revisions of all other sources
     sources = _compared_sources(item, compared)
     for (url, target), revision in zip(sources, revisions, strict=False):
         if not wanted.applies_to(url):
@@ -710,13 +716,13 @@ def _is_for_wanted(
             wanted_targets.add(target)
         else:
             other_targets.add(target)
-    # The target revision of the sources at a wanted revision is the branch that was written.
+    # The branch that this run wrote to is the target revision of the sources at a wanted revision.
     return bool(wanted_targets) and wanted_targets.isdisjoint(other_targets)
 
 
 def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
-    """Return whether the sources that Argo CD compared or synced (`compared`) differ from those
-    that the Application `item` has now.
+    """Return whether the sources that Argo CD compared or synced (`compared`) differ from the
+    current sources of the Application `item`.
     """
     spec = mapping(item, "spec")
     for key in ("source", "sources"):
@@ -726,14 +732,14 @@ def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
 
 
 def _without_empty(value: object) -> object:
-    """Return a JSON value without the empty members of its mappings (null, "", false, 0, {}, and
-    []), because Argo CD drops them when it copies the spec.
+    """Return a JSON value without its mappings' empty members (null, "", false, 0, {}, and []),
+    because Argo CD drops these when it copies the spec.
 
     An empty mapping or list becomes None.
     """
     if isinstance(value, dict):
         members = {key: _without_empty(member) for key, member in value.items()}
-        # 0 equals False; {} and [] have become None
+        # 0 equals False, and {} and [] have become None
         nonempty_members = {
             key: member for key, member in members.items() if member not in (None, "", False)
         }
@@ -744,14 +750,14 @@ def _without_empty(value: object) -> object:
 
 
 def later(time: str, other: str) -> bool:
-    """Return whether `time` is later than `other` (RFC 3339). A time that cannot be read counts as
-    earlier than all others.
+    """Return whether `time` is later than `other` (both RFC 3339). An unreadable time counts as
+    earlier than any other.
     """
     return _seconds_of(time) > _seconds_of(other)
 
 
 def _seconds_of(time: str) -> float:
-    """Convert an RFC 3339 time to seconds. Return 0.0 if it cannot be read."""
+    """Convert an RFC 3339 time to seconds. Return 0.0 if it cannot be parsed."""
     try:
         return epoch_seconds(time)
     except ValueError:

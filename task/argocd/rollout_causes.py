@@ -1,4 +1,4 @@
-"""Finds the causes of a failed rollout in Argo CD's data, and cleans up messages for a log."""
+"""Finds the causes of a failed rollout in Argo CD's data, and cleans up messages for logging."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from task.text import and_more, both_ends, one_line, without_logins
 
 JsonObject = Mapping[str, Any]  # an Application, its resource tree, or part of one of these
 LONGEST = 360
-ADVICE = "Use --debug flag to render out invalid YAML"  # all Helm errors end with this
+ADVICE = "Use --debug flag to render out invalid YAML"  # every Helm error ends with this sentence
 _PULL_PROBLEM = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
-# The repository server, or Git or a cluster behind it, was temporarily unavailable, and Argo CD
-# will retry. Helm and Kustomize errors do not contain any of these.
+# Signs that the repository server, or Git or a cluster behind it, was temporarily unavailable, and
+# that Argo CD will retry. Errors from Helm and Kustomize do not contain any of these.
 _TRANSIENT_SIGNS = (
     "code = unavailable",
     "code = deadlineexceeded",
@@ -30,7 +30,7 @@ _TRANSIENT_SIGNS = (
     "tls handshake timeout",
     "no such host",
     "temporary failure",
-    "no endpoints available for service",  # from an admission webhook whose pods are restarting
+    "no endpoints available for service",  # an admission webhook's pods are restarting
 )
 
 
@@ -41,8 +41,8 @@ def is_transient(message: str) -> bool:
 
 
 def failure_messages(operation: JsonObject) -> tuple[str, ...]:
-    """Return why a sync operation failed: Argo CD's own message, then the message of each failed
-    hook and object, without duplicates.
+    """Return the reasons why a sync operation failed: Argo CD's own message, followed by the
+    message for each failed hook and object, without duplicates.
     """
     message = _cleaned_message(text(operation, "message"))
     causes = [short_line(message)] if message else []
@@ -52,7 +52,7 @@ def failure_messages(operation: JsonObject) -> tuple[str, ...]:
         if not sync_failed and not hook_failed:
             continue
         resource_message = _cleaned_message(text(resource, "message"))
-        # Argo CD's message may already contain the API's reason for rejecting an object
+        # Argo CD's message may already include the API's reason for rejecting an object
         if resource_message and resource_message in message:
             continue
         hook = text(resource, "hookType")
@@ -64,10 +64,10 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
     """Return messages about an Application's unhealthy resources and pods, without duplicates.
 
     `status` is the Application's, and `tree` is its resource tree. Resources that are still
-    progressing or suspended are only included if none is degraded or missing. The last message is
-    from the Application's own health ("Caused by apps/Deployment:apps/web"), unless it names a
-    resource that is already included. Since Argo CD 3.0, resources in Kubernetes do not have a
-    health, but Argo CD's API still adds it.
+    progressing or suspended are included only if none is degraded or missing. The last message
+    comes from the Application's own health ("Caused by apps/Deployment:apps/web"), unless it names
+    a resource that is already included. Since Argo CD 3.0, an Application in Kubernetes does not
+    contain its resources' health, but Argo CD's API still adds it.
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     messages: list[str] = []
@@ -76,7 +76,8 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
         for resource in _in_state(state, resources):
             kind_and_name = (text(resource, "kind"), text(resource, "name"))
             message = text(resource, "health", "message")
-            # the status and the tree may both have a resource, one of them without a message
+            # a resource may be in both the status and the tree, but have a message in only one of
+            # them
             if message or kind_and_name not in listed_objects:
                 listed_objects.add(kind_and_name)
                 messages.append(short_line(_with_name(resource, message or state.lower())))
@@ -84,7 +85,7 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
         unfinished = _in_state("Progressing", resources) + _in_state("Suspended", resources)
         for resource in unfinished:
             message = text(resource, "health", "message")
-            if message:  # without a message, such a resource is not worth a line
+            if message:  # an unfinished resource without a message is not worth a line
                 listed_objects.add((text(resource, "kind"), text(resource, "name")))
                 messages.append(short_line(_with_name(resource, message)))
 
@@ -99,7 +100,7 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
 
 
 def _in_state(state: str, resources: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the resources whose health is in this state."""
+    """Return the resources whose health is in the given state."""
     return [resource for resource in resources if text(resource, "health", "status") == state]
 
 
@@ -107,19 +108,19 @@ def _in_state(state: str, resources: Sequence[JsonObject]) -> list[JsonObject]:
 _CAUSED_BY = re.compile(
     r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))"
 )
-# Argo CD's temporary file has a different name in each attempt.
+# The temporary file that Argo CD applies has a different name in each attempt.
 _TEMPORARY_FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
 
 def _cleaned_message(message: str) -> str:
-    """Return a message without any temporary file's name and without the full stop."""
+    """Return a message without the names of temporary files and the final period."""
     return _TEMPORARY_FILE.sub("", message).strip().removesuffix(".")
 
 
 def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
-    """Return the degraded pods that were created at `since` or later, each with its reason.
+    """Return descriptions of the degraded pods created at or after `since`: names and reasons.
 
-    Pods without a reason are omitted.
+    Pods that report no reason are omitted.
     """
     descriptions = []
     for pod in _pods(tree, since):
@@ -130,7 +131,7 @@ def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
 
 
 def crashing_pods(tree: JsonObject) -> list[JsonObject]:
-    """Return the resource tree's nodes for degraded pods, newest first, except for pods whose image
+    """Return the resource tree's nodes for degraded pods, newest first, excluding pods whose image
     cannot be pulled.
     """
     pods = []
@@ -142,8 +143,8 @@ def crashing_pods(tree: JsonObject) -> list[JsonObject]:
 
 
 def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
-    """Return the pods that were created at `since` or later, and whose image cannot be pulled, each
-    with the reason: "Pod web-5d4f: ImagePullBackOff".
+    """Return descriptions of the pods created at or after `since` whose image cannot be pulled,
+    such as "Pod web-5d4f: ImagePullBackOff".
     """
     descriptions = []
     for pod in _pods(tree, since):
@@ -157,9 +158,9 @@ def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
 
 
 def _pods(tree: JsonObject, since: str = "") -> list[JsonObject]:
-    """Return the resource tree's nodes for pods that were created at `since` or later."""
+    """Return the resource tree's nodes for pods created at or after `since`."""
     pods = [node for node in mappings(tree, "nodes") if text(node, "kind") == "Pod"]
-    # Kubernetes writes all times in the same format, so their text sorts like the times
+    # Kubernetes uses the same format for all times, so they can be compared as text
     return [pod for pod in pods if text(pod, "createdAt") >= since]
 
 
@@ -168,7 +169,7 @@ def _is_degraded(node: JsonObject) -> bool:
 
 
 def conditions(status: JsonObject, *types: str) -> tuple[str, ...]:
-    """Return the messages of the Application's conditions of these types."""
+    """Return the messages of an Application's conditions that have one of these types."""
     return tuple(
         short_line(text(condition, "message")) or text(condition, "type")
         for condition in mappings(status, "conditions")
@@ -177,10 +178,10 @@ def conditions(status: JsonObject, *types: str) -> tuple[str, ...]:
 
 
 def _with_name(resource: JsonObject, message: str, hook: str = "") -> str:
-    """Return a message about a resource. The resource's kind and name are put in front unless the
+    """Return a message about a resource, prefixed with the resource's kind and name unless the
     message already contains the name.
 
-    `hook` is the type of hook (PreSync, …), or "" for other objects.
+    `hook` is the resource's hook type (PreSync, …), or "" if the resource is not a hook.
     """
     name = text(resource, "name")
     if not hook and f'"{name}"' in message:
@@ -192,13 +193,13 @@ def _with_name(resource: JsonObject, message: str, hook: str = "") -> str:
 
 
 def joined_messages(texts: Sequence[str]) -> str:
-    """Join the first few messages."""
+    """Join the first few messages, and state how many are omitted."""
     return and_more(texts, separator="; ") if texts else "Argo CD does not give a reason"
 
 
 def short_line(message: str) -> str:
-    """Return a message as one short printable line without credentials.
+    """Return a message as a single short, printable line without credentials.
 
-    A tool's error is truncated at the start.
+    A long message is shortened in the middle, because a tool's error often ends with the reason.
     """
     return both_ends(one_line(without_logins(message)).removesuffix(ADVICE).strip(), LONGEST)

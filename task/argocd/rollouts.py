@@ -1,6 +1,6 @@
-"""Waits until Argo CD has rolled out a revision: requests refreshes, polls, and reports changes.
+"""Waits for Argo CD to roll out a revision: requests refreshes, polls, and reports changes.
 
-The caller evaluates each poll with `task.argocd.rollout`; this file decides when to poll. An
+This module decides when to poll; the caller evaluates each response with `task.argocd.rollout`. An
 uncertain result must be confirmed by a later comparison, and a failure must also persist for a few
 seconds.
 """
@@ -22,20 +22,20 @@ from task.errors import AbsentError, SourceDownError, SourceError, TaskError
 from task.plain_data import text
 from task.threads import in_threads
 
-AT_ONCE = 8  # requests
-_GRACE_SECONDS = 5.0  # how long after the time limit a poll may still start
-_LONGEST_REFRESH = 30.0  # seconds between two refreshes
-_SLOW_FACTOR = 3  # how much longer to wait for slow transitions
+AT_ONCE = 8  # the maximum number of concurrent requests
+_GRACE_SECONDS = 5.0  # how long after the time limit requests may still be sent
+_LONGEST_REFRESH = 30.0  # maximum seconds between two refresh requests
+_SLOW_FACTOR = 3  # how many times longer a slow state must last
 Log = Callable[[str, str], object]
 
 
-# (Application, time after which comparisons count, details) → state of the rollout
+# (Application, time after which comparisons count, details) → the rollout's state
 Judge = Callable[[Mapping[str, Any], str, Details], Rollout]
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """An Application, and the revision to wait for."""
+    """An Application whose rollout is awaited, and how to judge its state."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class Awaited:
 
     @property
     def key(self) -> str:
-        """The `namespace/name` for messages."""
+        """The Application's `namespace/name`, for messages."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
@@ -54,24 +54,24 @@ class Pace:
     limit: float = 600.0
     first: float = 1.0
     longest: float = 5.0
-    patience: float = 20.0  # how long a temporary failure must last to count
-    refresh: float = 2.0  # until the next refresh request; doubles each time
-    explain: float = 10.0  # between two requests for details
+    patience: float = 20.0  # how long an uncertain failure must last to count
+    refresh: float = 2.0  # the time until the next refresh request, which doubles each time
+    explain: float = 10.0  # the time between two requests for details
 
 
 @dataclass(frozen=True)
 class RolloutState:
-    """The state of an Application's rollout at one moment."""
+    """The state of an Application's rollout at a given moment."""
 
     application: str  # namespace/name
-    state: str  # a state of `Rollout`, or timed-out
+    state: str  # a state of `Rollout`, or "timed-out"
     because: str
     hint: str = ""
-    seconds: float = 0.0  # since the wait began
-    warning: str = ""  # about a rollout that has not failed
+    seconds: float = 0.0  # seconds since the wait began
+    warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # Whether the rollout's progress is known: Argo CD has checked since, or a pod is unhealthy. If
-    # not, the time ran out because Argo CD was slow.
+    # Whether the rollout's progress is known: it failed, Argo CD has checked the cluster since the
+    # sync, or a pod is unhealthy. If not, a timeout means that Argo CD was slow.
     known: bool = False
 
     @property
@@ -82,8 +82,8 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class Sight:
-    """A sight: the states of all Applications at one moment, and which of them have changed since
-    the last sight.
+    """The states of all Applications at one moment, and those that have changed since the last
+    sight.
     """
 
     rows: tuple[RolloutState, ...]
@@ -92,34 +92,34 @@ class Sight:
 
 
 class _Watch:
-    """What the polls have found so far about one awaited Application."""
+    """What the polls have revealed so far about one awaited Application."""
 
     def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
         self.row = RolloutState(awaited.key, "waiting", "querying Argo CD")
-        self.reported: tuple[str, str] = ("", "")  # the state and reason in the last sight
+        self.reported: tuple[str, str] = ("", "")  # the state and reason reported in the last sight
         # None until the first poll; "" if Argo CD compares with Git on its own schedule
         self.since: str | None = None if refreshes else ""
         self.refresh_at = 0.0  # when the next refresh may be requested
         self.refresh_interval = 0.0
-        self.refreshes = refreshes  # also False if refreshes are not allowed
+        self.refreshes = refreshes  # False if disabled, or if Argo CD refuses refreshes
         self.stale = False  # whether a newer comparison is needed
-        self.unconfirmed: Rollout | None = None  # a state that a later poll must confirm
-        self.unconfirmed_since = 0.0  # when this state was first seen
+        self.unconfirmed: Rollout | None = None  # a state that a later poll has to confirm
+        self.unconfirmed_since = 0.0  # when that state was first seen
         self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0  # when the next details may be requested
-        self.project = ""  # known after the first poll
-        self.failed_polls = 0  # how often in a row the API returned a permanent error
+        self.project = ""  # "" until the first poll
+        self.failed_polls = 0  # how many polls in a row returned a permanent error
         self.error: TaskError | None = None
         self.begun = False  # whether the wanted revision's sync has begun
         self.checked_since_sync = False  # whether Argo CD has checked the cluster since then
-        self.pods = ""  # the pods' problems when they were last unhealthy
+        self.pods = ""  # the pods' problems, from when they were last unhealthy
 
 
 class Rollouts:
     """Waits for rollouts.
 
-    `sights` continues until all rollouts have ended or the time is up; then `rows` and `errors`
+    `sights` polls until all rollouts have ended or the time is up. After that, `rows` and `errors`
     contain the result.
     """
 
@@ -146,19 +146,19 @@ class Rollouts:
 
     @property
     def rows(self) -> tuple[RolloutState, ...]:
-        """The last state of each Application."""
+        """The last known state of each Application."""
         return tuple(watch.row for watch in self._watches)
 
     @property
     def errors(self) -> Mapping[str, TaskError]:
-        """The errors of the Applications whose outcome the API could not report."""
+        """The errors for Applications whose outcome the API could not report."""
         return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
-        """Poll in rounds until all rollouts have ended or the time is up, and yield a sight (the
-        states of all Applications at one moment) after each round.
+        """Poll in rounds until all rollouts have ended or the time is up. After each round, yield a
+        sight (the states of all Applications at that moment).
 
-        The pause between rounds grows while nothing changes.
+        The pause between rounds grows as long as nothing changes.
         """
         pause = self._pace.first
         unfinished = self._unfinished_watches()
@@ -175,7 +175,8 @@ class Rollouts:
             pause = self._pace.first if changed_rows else min(pause * 1.5, self._pace.longest)
             unfinished = self._unfinished_watches()
             if unfinished:
-                # `_jitter` is between 0 and 1, so this is 75 to 125 percent of the pause
+                # `_jitter` returns a number between 0 and 1, so this is 75 to 125 percent of the
+                # pause
                 jittered_pause = pause * (0.75 + self._jitter() / 2)
                 self._sleep(min(jittered_pause, max(remaining_seconds, 0.05)))
 
@@ -184,8 +185,8 @@ class Rollouts:
         return [watch for watch in self._watches if not watch.row.ended]
 
     def _take_changed_rows(self) -> tuple[RolloutState, ...]:
-        """Return the rows whose state or reason has changed since the last call, and remember them
-        for the next call.
+        """Return the rows whose state or reason has changed since the last call, and record them as
+        reported.
         """
         changed_rows = []
         for watch in self._watches:
@@ -196,7 +197,7 @@ class Rollouts:
         return tuple(changed_rows)
 
     def _elapsed_seconds(self) -> float:
-        """Return the seconds since the wait began."""
+        """Return the number of seconds since the wait began."""
         return self._now() - self._began
 
     def _time_is_up(self) -> bool:
@@ -204,7 +205,7 @@ class Rollouts:
         return self._elapsed_seconds() > self._pace.limit + _GRACE_SECONDS
 
     def _poll(self, watch: _Watch) -> None:
-        """Request an Application, and update its `watch` (what the polls have found so far).
+        """Request an Application, and update its `watch` (what the polls have revealed so far).
 
         If the server does not respond, the state stays the same, and the next poll tries again.
         """
@@ -229,9 +230,9 @@ class Rollouts:
     def _request_refreshed_application(self, watch: _Watch) -> Mapping[str, Any]:
         """Return the Application, after a refresh (a new comparison with Git) if one is needed.
 
-        A refresh is needed at the first poll, and later if the state is stale and the next refresh
-        is due. Once the time is up, no more requests are sent: a server that sends a byte now and
-        then may take half a minute to respond, and a poll may need five responses.
+        A refresh is needed on the first poll, and later whenever the state is stale and the next
+        refresh is due. Once the time is up, no further requests are sent: a server that trickles
+        its response may take half a minute, and a poll may need five responses.
         """
         application = self._request_application(watch)
         needs_refresh = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
@@ -247,13 +248,13 @@ class Rollouts:
         return self._request_application(watch)
 
     def _accept_error(self, watch: _Watch, error: SourceError) -> None:
-        """Show a permanent error. If it is the second in a row, or if the Application was deleted
-        during the wait, its rollout has failed.
+        """Show a permanent error. If this is the second one in a row, or if the Application was
+        deleted during the wait, the rollout has failed.
         """
         was_deleted = bool(watch.project) and isinstance(error, AbsentError)
-        if was_deleted:  # the project is known only if an earlier poll found the Application
+        if was_deleted:  # a known project means that an earlier poll found the Application
             watch.error = None
-            watch.begun = False  # a rollback could not undo a deletion
+            watch.begun = False  # a rollback would not undo the deletion
             self._set_row(
                 watch,
                 "failed",
@@ -262,7 +263,7 @@ class Rollouts:
             )
             return
         watch.failed_polls += 1
-        ends_wait = watch.failed_polls > 1  # the first error may still go away
+        ends_wait = watch.failed_polls > 1  # a single error may be temporary
         state = "failed" if ends_wait else watch.row.state
         self._set_row(watch, state, message_without_name(error, watch.awaited.key), error.hint)
         watch.error = error if ends_wait else None
@@ -270,9 +271,10 @@ class Rollouts:
     def _request_application(self, watch: _Watch) -> Mapping[str, Any]:
         """Return the awaited Application from the API, and store its project in `watch.project`.
 
-        The request contains the project from the last poll ("" at the first poll), because Argo CD
-        otherwise reports a missing Application as forbidden. Raises `AbsentError` if a project is
-        known and the Application does not exist in any project, and `SourceError` for other errors.
+        The request includes the project from the last poll ("" on the first poll), because Argo CD
+        otherwise reports a missing Application as forbidden. Raises `AbsentError` if the project is
+        known but the Application no longer exists in any project, and `SourceError` for other
+        errors.
         """
         namespace = watch.awaited.namespace
         name = watch.awaited.name
@@ -281,19 +283,19 @@ class Rollouts:
         except AbsentError as absent_error:
             if not watch.project:
                 raise
-            # it may have moved to a different project, so request it without the project
+            # the Application may have moved to a different project, so request it without one
             try:
                 application = self._api.get_application(namespace, name)
-            except SourceDownError:  # without a response, the Application may not be missing
+            except SourceDownError:  # the Application may still exist
                 raise
-            except SourceError:  # without a project, a missing Application is "forbidden"
+            except SourceError:  # without a project, "forbidden" means missing
                 raise absent_error from None
         watch.project = text(application, "spec", "project") or "default"
         return application
 
     def _request_refresh(self, watch: _Watch) -> None:
-        """Request a refresh (a new comparison with Git), and set when the next one may be
-        requested. If the request is refused, rely on Argo CD's own schedule from now on.
+        """Request a refresh (a new comparison with Git), and schedule the earliest time for the
+        next request. If Argo CD refuses, rely on its own schedule from now on.
         """
         if watch.refresh_interval:
             watch.refresh_interval = min(watch.refresh_interval * 2, _LONGEST_REFRESH)
@@ -303,10 +305,10 @@ class Rollouts:
         try:
             self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)
         except SourceDownError:
-            return  # the next poll requests it again
+            return  # a later poll requests it again
         except SourceError as error:
             watch.refreshes = False
-            watch.since = ""  # so that a comparison from before the wait counts
+            watch.since = ""  # so that comparisons from before the wait count, too
             why = (
                 "cannot request a refresh; Argo CD will detect the commit later:"
                 f" {message_without_name(error, watch.awaited.key)}"
@@ -314,10 +316,10 @@ class Rollouts:
             self._log("warning", f"{watch.awaited.key}: {why}")
 
     def _judged_rollout(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
-        """Return the state of the rollout, from the Application `item`.
+        """Return the rollout's state, based on the Application `item`.
 
         If other data, such as the pods, would make the state more precise, judge again with that
-        data. It is requested only now and then, and reused in between.
+        data. The data is requested only at intervals, and reused in between.
         """
         judge = watch.awaited.judge
         since = watch.since or ""
@@ -327,8 +329,8 @@ class Rollouts:
             return rollout
         if self._now() >= watch.explain_at and not self._time_is_up():
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[wants] = {}  # if the request fails, older data must not be reused
-            with suppress(SourceError):  # the data only makes the result more precise
+            watch.details[wants] = {}  # so that older data is not reused if the request fails
+            with suppress(SourceError):  # the state is then just less precise
                 watch.details[wants] = self._request_detail(wants, watch.awaited, item)
         return judge(item, since, watch.details)
 
@@ -343,8 +345,8 @@ class Rollouts:
         return self._api.sync_windows(awaited.namespace, awaited.name)
 
     def _accept_state(self, watch: _Watch, rollout: Rollout) -> None:
-        """Show a state if it is sure, or if it confirms the state of an earlier poll. Otherwise,
-        show "progressing", and remember the state until a later poll confirms it.
+        """Show a state if it is certain, or if it confirms the state from an earlier poll.
+        Otherwise, show "progressing", and remember the state until a later poll confirms it.
         """
         watch.stale = rollout.stale or not rollout.sure
         watch.begun = rollout.begun
@@ -357,14 +359,15 @@ class Rollouts:
         if watch.unconfirmed is None or watch.unconfirmed.state != rollout.state:
             watch.unconfirmed = rollout
             watch.unconfirmed_since = self._now()
-            watch.refresh_interval = 0.0  # begin with short intervals again
+            watch.refresh_interval = 0.0  # start again with short intervals
         self._set_row(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
 
     def _is_confirmed(self, watch: _Watch, rollout: Rollout) -> bool:
         """Return whether a state confirms the unconfirmed state from an earlier poll.
 
         The two states must be the same, and Argo CD must have compared with Git again in between.
-        The state must also have lasted for a while, unless it is "synced-and-healthy" and not slow.
+        Unless the state is "synced-and-healthy" and not `slow`, it must also have lasted for a
+        while.
         """
         earlier = watch.unconfirmed
         if earlier is None or earlier.state != rollout.state:
@@ -373,7 +376,7 @@ class Rollouts:
             return False
         if rollout.state == "synced-and-healthy" and not rollout.slow:
             return True
-        # any other state may be temporary, such as a pod that crashes once while it starts
+        # any other state may be temporary; for example, a pod may crash once during startup
         patience = self._pace.patience * (_SLOW_FACTOR if rollout.slow else 1)
         return self._now() - watch.unconfirmed_since >= patience
 
@@ -385,7 +388,7 @@ class Rollouts:
         hint: str = "",
         warning: str = "",
     ) -> None:
-        """Set the Application's state to show after this round of polling."""
+        """Set the Application's state that is shown after this round of polling."""
         watch.row = RolloutState(
             application=watch.awaited.key,
             state=state,
@@ -400,13 +403,14 @@ class Rollouts:
     def _end_unfinished(self) -> None:
         """End the wait for all unfinished Applications.
 
-        The result is the unconfirmed state if there is one and it is not a success. Otherwise, it
-        is "timed-out".
+        An Application's final state is its unconfirmed state if there is one that is not a success,
+        or else "timed-out".
         """
         for watch in self._unfinished_watches():
             unconfirmed = watch.unconfirmed
             if unconfirmed and unconfirmed.state != "synced-and-healthy":
-                # a failure that could not be confirmed in time is more useful than "timed-out"
+                # a failure is more useful than "timed-out", even if it could not be confirmed in
+                # time
                 self._set_row(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
                 continue
             hint = (
@@ -414,27 +418,29 @@ class Rollouts:
                 or "check the Application in Argo CD, or pass a longer --wait-timeout"
             )
             because = watch.row.because
-            # A container that keeps crashing runs in between, and nothing else shows the cause
-            # then.
+            # A crash-looping container runs between crashes, and meanwhile only the earlier
+            # problems reveal the cause.
             if watch.pods and watch.pods not in because:
                 because = f"{because}; earlier: {watch.pods}"
             self._set_row(watch, "timed-out", because, hint)
 
 
 def message_without_name(error: TaskError, application: str) -> str:
-    """Return the message without the Application's name, because it is shown after the name."""
+    """Return an error's message without the Application's name, because the message is shown after
+    that name.
+    """
     return error.message.removeprefix(f"{application}: ")
 
 
 def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
-    """Request a refresh (a new comparison with Git) for each of the Applications with these `keys`:
-    (namespace, name).
+    """Request a refresh (a new comparison with Git) of each Application in `keys`: (namespace,
+    name).
 
-    A failure is logged as a warning.
+    Failures are logged as warnings.
     """
 
     def refresh_one(key: tuple[str, str]) -> None:
-        """Request a refresh of one Application. If that fails, log why."""
+        """Request a refresh of one Application. If the request fails, log why."""
         namespace, name = key
         try:
             api.refresh_application(namespace, name)

@@ -1,1 +1,1 @@
-"""The CI system of a run: the variables that it sets, and the results that it receives."""
+"""A run's CI system: the variables that it sets, and the results that it receives."""

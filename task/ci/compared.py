@@ -1,8 +1,8 @@
-"""Determines the commits that `check` compares, from the options or else from the CI system's
+"""Determines which commits `check` compares, from the options or else from the CI system's
 variables.
 
-Only the Actions event file is read from disk. A job that does not run for a request has no commits
-to compare. That is an error, because comparing a branch with itself would always pass.
+Only the Actions event file is read from disk. A job that is not running for a pull request has no
+commits to compare. This is an error, because comparing a branch with itself would always pass.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from task.settings import CheckOptions
 from task.urls import host_and_path
 
 BRANCHES = "refs/heads/"
-LONGEST = 500  # characters in a name
+LONGEST = 500  # maximum length of a branch or commit name, in characters
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-# GitHub, Gitea, and Forgejo: the member of the event file, and the keys in that member.
-# https://docs.github.com/webhooks/webhook-events-and-payloads
+# For GitHub, Gitea, and Forgejo: a member of the event file → the keys of the base, the target
+# branch, and the head in that member. https://docs.github.com/webhooks/webhook-events-and-payloads
 EVENTS: Mapping[str, tuple[str, str, str]] = {
-    # the merge queue: the base is the branch plus the requests queued before this one
+    # a merge queue: the base is the target branch plus the requests queued before this one
     "merge_group": ("base_sha", "base_ref", "head_sha"),
-    # also pull_request_target, whose GITHUB_SHA is the base
+    # also for pull_request_target, whose GITHUB_SHA is the base
     "pull_request": ("", "base.ref", "head.sha"),
 }
 GIVE = "set --base, such as origin/main"
@@ -39,8 +39,8 @@ GIVE = "set --base, such as origin/main"
 def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
     """Return the commits that `check` compares: the base and the head of a pull request.
 
-    They come from the options, or else from the CI system's variables. Raises `UsageError` if
-    neither specifies them.
+    The commits are taken from the options, or else from the CI system's variables. Raises
+    `UsageError` if neither specifies them.
     """
     for option, text in (("--base", options.base), ("--head", options.head)):
         if text and not _is_commit_name(text):
@@ -49,7 +49,7 @@ def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
                 f"{option}: {text[:100]!r} is not a valid branch name or commit ID", hint=hint
             )
     if options.base:
-        # the default, HEAD, is the checkout's, not another repository's
+        # the default, HEAD, refers to the checkout, not to another repository
         if options.repository and not options.head:
             raise UsageError("--head is missing", hint="set it to the change's branch or commit")
         return Compared(options.base, options.head or "HEAD", options.repository)
@@ -62,22 +62,22 @@ def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
     if options.repository and not _is_repository_of_job(options.repository, variables):
         hint = "set --base and --head: the CI system's variables are for another repository"
         raise UsageError("--base is missing", hint=hint)
-    if options.head:  # the merge commit in the variables is for a different head
+    if options.head:  # the merge commit from the variables belongs to a different head
         request = request._replace(head=options.head, merge="")
     return request.compared(options.repository)
 
 
 class _Request(NamedTuple):
-    """The comparison for a job's pull request, as the CI system describes it."""
+    """A job's pull request, as the CI system describes it."""
 
-    base: str  # a commit; "" means the tip of the target branch
+    base: str  # a commit, or "" for the tip of the target branch
     branch: str  # the target branch
     head: str
-    merge: str = ""  # the commit that merges the head into the base; "" if unknown
+    merge: str = ""  # the commit that merges the head into the base, or "" if unknown
 
     def compared(self, repository: str) -> Compared:
         """Return the commits to compare in this repository. Raises `UsageError` if a value cannot
-        be the name of a branch or commit.
+        be a branch name or commit ID.
         """
         branch = self.branch.removeprefix(BRANCHES)
         base = self.base or branch
@@ -96,9 +96,9 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
     """Return the pull request that the CI system's variables describe. Raises `UsageError` if the
     job is not running for a pull request.
 
-    A system has several situations, such as a merge train or an ordinary merge request. Each has
-    templates for its values, such as "{CI_COMMIT_SHA}". The first situation whose variables are set
-    counts.
+    A CI system distinguishes several situations, such as a merge train and an ordinary merge
+    request. Each situation has templates, such as "{CI_COMMIT_SHA}", for the base, branch, and
+    head. The first situation whose variables are set applies.
     """
     systems = [system for system in SYSTEMS if system.situations and system.marker in variables]
     if not systems:
@@ -112,12 +112,12 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
         head = filled(situation.head, variables)
         branch = filled(situation.branch, variables)
         base = filled(situation.base, variables)
-        # without a template for the base, compare with the tip of the branch
+        # if there is no template for the base, compare with the tip of the branch
         base_is_missing = bool(situation.base) and not base
         if head and branch and not base_is_missing:
             return _Request(base, branch, head, merge=filled(situation.merge, variables))
 
-    variable = situations[-1].branch.strip("{}")  # an example, for the message
+    variable = situations[-1].branch.strip("{}")  # named in the error message as an example
     raise UsageError(
         f"--base is missing: this job is not running for a pull request: {variable} is not set",
         hint=f"{GIVE}, or run it for pull requests",
@@ -125,8 +125,8 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
 
 
 def _request_of_actions(variables: Mapping[str, str]) -> _Request:
-    """Return the pull request that the event file of a GitHub, Gitea, or Forgejo workflow
-    describes. Unlike the variables, the event is correct for every kind of request.
+    """Return the pull request described by the event file of a GitHub, Gitea, or Forgejo workflow.
+    Unlike the variables, the event file is correct for every kind of request.
 
     Raises `UsageError` if the job is not running for a pull request.
     """
@@ -134,15 +134,15 @@ def _request_of_actions(variables: Mapping[str, str]) -> _Request:
     event = _event_in_file(path)
     for member, (base_key, branch_key, head_key) in EVENTS.items():
         request = event.get(member)
-        base = _string_at(request, base_key)  # "" for an event without a key for the base
-        # without a key for the base, the tip of the branch is the base
+        base = _string_at(request, base_key)  # "" if this kind of event has no key for the base
+        # if there is no key for the base, the base is the tip of the branch
         base_is_missing = bool(base_key) and not base
         if request and not base_is_missing:
             return _Request(
                 base=base,
                 branch=_string_at(request, branch_key),
                 head=_string_at(request, head_key),
-                # a merge queue's head is already merged with its base
+                # in a merge queue, the head is already merged with its base
                 merge="" if base_key else variables.get("GITHUB_SHA", ""),
             )
 
@@ -157,7 +157,8 @@ def _request_of_actions(variables: Mapping[str, str]) -> _Request:
 
 
 def _event_in_file(path: str) -> Mapping[str, Any]:
-    """Return the content of the event file, or {} if `path` is "" or the content is not an object.
+    """Return the content of the event file, or {} if `path` is "" or the content is not a JSON
+    object.
 
     Raises `UsageError` if the file cannot be read.
     """
@@ -172,15 +173,15 @@ def _event_in_file(path: str) -> Mapping[str, Any]:
 
 
 def _string_at(value: Any, path: str) -> str:
-    """Return the string at a path such as "base.ref" in a JSON value, or "" if there is none."""
+    """Return the string at a path (such as "base.ref") in a JSON value, or "" if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def _is_commit_name(text: str) -> bool:
-    """Return whether git would interpret the text as the name of a branch or commit, rather than as
-    an option, a range, or a pathspec.
+    """Return whether git would interpret the text as a branch name or commit ID, rather than as an
+    option, a range, or a pathspec.
     """
     if not text or not text.isprintable() or len(text) > LONGEST:
         return False
@@ -188,8 +189,8 @@ def _is_commit_name(text: str) -> bool:
 
 
 def _is_repository_of_job(repository: str, variables: Mapping[str, str]) -> bool:
-    """Return whether this repository is the job's, or that of its merge request's project,
-    according to the CI system's variables.
+    """Return whether, according to the CI system's variables, this repository is the job's or
+    belongs to the merge request's project.
     """
     job_urls = (
         origin_of(variables).repository,

@@ -1,9 +1,10 @@
 """The images that were just built, from `--image`, `--image-digest`, and `--tag`, and from
 builders' files.
 
-A file's format is detected from its content alone. The supported formats are BuildKit and buildx
-metadata (including `bake`), kaniko's digest and image-name files, ko's image refs, Jib's
-jib-image.json, Skaffold's build output, GoReleaser's artifacts.json, and Tekton's `IMAGES`.
+A builder's file format is detected from the file's content alone. The supported formats are
+BuildKit and buildx metadata (including `bake`), kaniko's digest and image-name files, ko's image
+refs, Jib's jib-image.json, Skaffold's build output, GoReleaser's artifacts.json, and Tekton's
+`IMAGES`.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from task.plain_data import parsed_json
 from task.text import and_more
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = re.compile(r"(//|\b(?:write|use) )[^/@\s]*@")  # a password must not be in messages or hints
+LOGIN = re.compile(r"(//|\b(?:write|use) )[^/@\s]*@")  # passwords must not appear in messages
 VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+(?:[-+_.].*)?|latest|v[0-9]+")
 Document = Mapping[str, Any]  # a JSON object
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribution specification
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
-    """Return the images that were just built, one for each repository and tag, from references such
-    as "ghcr.io/acme/web:1.2".
+    """Parse references such as "ghcr.io/acme/web:1.2", and return the images that were just built,
+    one for each repository and tag.
 
-    `digest` and `tag` are the values of `--image-digest` and `--tag`, and are added to each image.
-    Raises a `UsageError` that names the option to correct.
+    `digest` and `tag` are the values of `--image-digest` and `--tag`, which are added to each
+    image. Raises a `UsageError` that names the option to correct.
     """
     try:
         images = parse_images(references)
@@ -56,7 +57,9 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
 
 
 def _check_digest(digest: str, images: Sequence[Image]) -> None:
-    """Raise `UsageError` if the images cannot have the digest from `--image-digest`."""
+    """Raise `UsageError` if the digest from `--image-digest` is invalid or cannot belong to these
+    images.
+    """
     if not DIGEST.fullmatch(digest):
         hint = "use sha256: followed by 64 hex digits, or sha512: followed by 128"
         raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
@@ -73,7 +76,7 @@ def _check_digest(digest: str, images: Sequence[Image]) -> None:
 
 
 def _check_tag(tag: str, images: Sequence[Image]) -> None:
-    """Raise `UsageError` if the images cannot have the tag from `--tag`."""
+    """Raise `UsageError` if the tag from `--tag` is invalid or cannot belong to these images."""
     if not TAG.fullmatch(tag):
         hint = "use only letters, digits, '_', '.', and '-', up to 128 characters"
         raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
@@ -88,16 +91,16 @@ def _check_tag(tag: str, images: Sequence[Image]) -> None:
 def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     """Return one image for each repository and tag.
 
-    A digest applies to all spellings of the repository, even if it is set for only one of them.
-    Raises `UsageError` for an image with two digests, or with neither a tag nor a digest.
+    A digest that is set for one spelling of a repository applies to all of its spellings. Raises
+    `UsageError` for an image with two different digests, or with neither a tag nor a digest.
     """
-    distinct: dict[tuple[str, str], Image] = {}  # by normalized repository and tag
+    distinct: dict[tuple[str, str], Image] = {}  # keyed by normalized repository and tag
     for image in images:
         has_version = bool(image.tag or image.digest)
         if not has_version:
             raise _missing_version_error(image)
         key = (image.identity, image.tag)
-        earlier = distinct.setdefault(key, image)  # `image` itself if it is the first one
+        earlier = distinct.setdefault(key, image)  # `image` itself if it is the first with this key
         if earlier.digest and image.digest and earlier.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
@@ -128,9 +131,9 @@ KNOWN = (
     " files, ko --image-refs, jib-image.json, skaffold --file-output, GoReleaser's"
     " artifacts.json, and Tekton's IMAGES"
 )
-MOST = 1000  # images in one file; no build has more
-# Errors quote only words that look like this, because users may pass a file of passwords by
-# mistake.
+MOST = 1000  # maximum number of images in one file; no real build has more
+# Error messages quote only words that match this pattern, because users may pass a file of
+# passwords by mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _MOST_SHOWN = 6
 
@@ -140,7 +143,7 @@ class Built:
     """The images in one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    # kaniko's --digest-file contains only the digest; the pipeline specifies the image
+    # kaniko's --digest-file contains only a digest; the pipeline itself specifies the image
     digest: str = ""
 
 
@@ -149,7 +152,8 @@ def images_of_builder(text: str) -> Built:
     images.
 
     The format is detected from the content. Raises `Malformed` if the format is unknown or
-    ambiguous, or if there are no images or too many. The error includes a summary of the content.
+    ambiguous, or if the file contains no images or too many. The error message summarizes the
+    content.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -174,12 +178,13 @@ def with_built(
     option_digest: str,
     files: Iterable[Built],
 ) -> tuple[tuple[str, ...], str]:
-    """Combine the options `--image` and `--image-digest` with the images in the builders' files.
-    Return all references, and the digest from an option or a file that does not name its image.
+    """Combine the options `--image` and `--image-digest` with the images from the builders' files.
+    Return all references, and the digest that an option or a file specifies without naming an
+    image.
 
-    If a builder's output has a digest without a tag, that digest is added to all tags of the same
-    repository that lack a digest, because they come from the same build. Raises `UsageError` if
-    there are two different digests without an image.
+    If a builder's output contains a digest without a tag, that digest is added to all of the
+    repository's tags that lack a digest, because they come from the same build. Raises `UsageError`
+    if there are two different digests without an image.
     """
     files = tuple(files)
     digest = _only_digest([option_digest, *(file.digest for file in files)])
@@ -189,7 +194,7 @@ def with_built(
     file_images = [parse_image(reference) for reference in file_references]
     try:
         option_images = parse_images(option_references)
-    except Malformed:  # `event_images` reports the mistake in --image
+    except Malformed:  # `event_images` will report the mistake in --image
         return (*option_references, *file_references), digest
     completed_images = _with_builder_digests(file_images, option_images)
     completed_references = dict.fromkeys(image.reference for image in completed_images)
@@ -197,7 +202,9 @@ def with_built(
 
 
 def _only_digest(digests: Iterable[str]) -> str:
-    """Return the one digest, or "" if all are "". Raises `UsageError` if they differ."""
+    """Return the only digest among the values, or "" if all are "". Raises `UsageError` if there
+    are several different digests.
+    """
     distinct = list(dict.fromkeys(filter(None, digests)))
     if len(distinct) > 1:
         shown_digests = ", ".join(f"{digest[:19]}…" for digest in distinct)
@@ -211,15 +218,15 @@ def _only_digest(digests: Iterable[str]) -> str:
 def _with_builder_digests(
     file_images: Sequence[Image], option_images: Sequence[Image]
 ) -> list[Image]:
-    """Return the images in the files, with each untagged digest added to the tags of the same
-    repository that lack a digest. Those tags come last.
+    """Return the images from the files, with each untagged digest added to the same repository's
+    tags that lack a digest. The tags that received a digest come last.
 
     For example, "acme/web:1" and "acme/web@sha256:…" become "acme/web:1@sha256:…". `option_images`
-    are the images in the options. They are returned only if a digest was added.
+    are the images from the options. Each of them is returned only if a digest was added to it.
     """
-    # the digests without a tag, by repository
+    # repository → its digest without a tag
     digests = {image.identity: image.digest for image in file_images if not image.tag}
-    # the tags that lack a digest
+    # images with a tag that receive a digest
     incomplete = [
         image
         for image in (*option_images, *file_images)
@@ -235,11 +242,11 @@ def _with_builder_digests(
     return unchanged + completed
 
 
-# JSON
+# Files in JSON
 
 
 def _images_in_json(text: str) -> Built:
-    """Return the images in a JSON file. Raises `Malformed`."""
+    """Return the images from a JSON file. Raises `Malformed`."""
     try:
         document = parsed_json(text)
     except ValueError as problem:
@@ -248,7 +255,9 @@ def _images_in_json(text: str) -> Built:
 
 
 def _images_in_object(document: Document) -> Built:
-    """Return the images in a JSON object. Raises `Malformed` unless exactly one format matches."""
+    """Return the images from a JSON object. Raises `Malformed` unless the object matches exactly
+    one format.
+    """
     matching_formats = [name for name, form in FORMATS.items() if form.matches(document)]
     if len(matching_formats) > 1:
         raise Malformed(
@@ -261,8 +270,8 @@ def _images_in_object(document: Document) -> Built:
 
 
 def _images_in_list(items: list[Any]) -> Built:
-    """Return the images in a JSON list of references or of GoReleaser's artifacts. Raises
-    `Malformed` for other lists.
+    """Return the images from a JSON list of references or of GoReleaser's artifacts. Raises
+    `Malformed` for any other list.
     """
     if all(isinstance(item, str) for item in items):
         references = [item.strip() for item in items]
@@ -280,23 +289,23 @@ def _images_in_list(items: list[Any]) -> Built:
 
 
 def _described_keys(document: Document) -> str:
-    """Return an object's keys, for a message. Its values are not shown, because they may be
-    secrets.
+    """Describe a JSON object for a message by its keys. Its values are not shown, because they may
+    be secrets.
     """
     names = [repr(key[:40]) for key in document]
     return f"a JSON object with {and_more(names, _MOST_SHOWN)}" if names else "an empty JSON object"
 
 
 def _has_metadata(document: Any) -> bool:
-    """Return whether a JSON value is BuildKit's metadata about an image."""
+    """Return whether a JSON value is BuildKit metadata about an image."""
     if not isinstance(document, Mapping):
         return False
     return "containerimage.digest" in document or "image.name" in document
 
 
 def _images_of_buildkit(document: Document) -> Built:
-    """Return the images in BuildKit's metadata: each name in `image.name` with the digest, or only
-    the digest if there are no names.
+    """Return the images from BuildKit metadata: each name in `image.name` with the digest added, or
+    just the digest if there are no names.
     """
     digest = _checked_digest(document.get("containerimage.digest", ""), "containerimage.digest")
     image_names = _checked_string(document.get("image.name", ""), "image.name")
@@ -306,8 +315,8 @@ def _images_of_buildkit(document: Document) -> Built:
 
 
 def _images_of_bake(document: Document) -> Built:
-    """Return the images in the metadata of `buildx bake`, which contains BuildKit's metadata for
-    each target. Raises `Malformed` for a target with a digest but without a name.
+    """Return the images from `buildx bake` metadata, which contains BuildKit metadata for each
+    target. Raises `Malformed` for a target that has a digest but no name.
     """
     references: list[str] = []
     targets = [_images_of_buildkit(value) for value in document.values() if _has_metadata(value)]
@@ -321,7 +330,7 @@ def _images_of_bake(document: Document) -> Built:
 
 
 def _images_of_jib(document: Document) -> Built:
-    """Return the image in jib-image.json once for each of its tags, or with only the digest if it
+    """Return the image from jib-image.json once for each of its tags, or with just the digest if it
     has no tags.
     """
     digest = _checked_digest(document["imageDigest"], "imageDigest")
@@ -340,7 +349,7 @@ def _images_of_jib(document: Document) -> Built:
 
 
 def _images_of_skaffold(document: Document) -> Built:
-    """Return the images in Skaffold's build output. Their references are the values of `tag`."""
+    """Return the images from Skaffold's build output. Each `tag` is a complete reference."""
     references = []
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):
@@ -350,10 +359,11 @@ def _images_of_skaffold(document: Document) -> Built:
 
 
 def _images_of_goreleaser(artifacts: Sequence[Document]) -> Built:
-    """Return the images in GoReleaser's artifacts: multi-platform images ("Manifest"), and images
-    for single platforms whose repository has no manifest. Raises `Malformed` if there are none.
+    """Return the images from GoReleaser's artifacts: multi-platform images ("Manifest"), and
+    single-platform images in repositories that have no manifest. Raises `Malformed` if there are
+    none.
     """
-    images: list[tuple[Image, bool]] = []  # each with whether it is a manifest
+    images: list[tuple[Image, bool]] = []  # (image, whether it is a manifest)
     for artifact in artifacts:
         kind = str(artifact["type"])
         if re.search(r"\bDocker (Image|Manifest)\b", kind):
@@ -373,7 +383,9 @@ def _images_of_goreleaser(artifacts: Sequence[Document]) -> Built:
 
 
 def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
-    """Return the images, except for those that also appear with the same tag and a digest."""
+    """Return the images, omitting any without a digest that also appear with the same tag and a
+    digest.
+    """
     with_digest = {(image.identity, image.tag) for image in images if image.digest}
     return [
         image for image in images if image.digest or (image.identity, image.tag) not in with_digest
@@ -381,7 +393,7 @@ def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
 
 
 def _image_of_artifact(artifact: Document) -> Image:
-    """Return the image in one of GoReleaser's artifacts."""
+    """Return the image from one of GoReleaser's artifacts."""
     extra = artifact.get("extra")
     value = extra.get("Digest", "") if isinstance(extra, Mapping) else ""
     digest = _checked_digest(value, "Digest")
@@ -390,14 +402,14 @@ def _image_of_artifact(artifact: Document) -> Image:
 
 
 class BuilderFormat(NamedTuple):
-    """A builder's JSON format."""
+    """A JSON format that a builder writes."""
 
     matches: Callable[[Document], bool]
     read: Callable[[Document], Built]
 
 
 FORMATS: Mapping[str, BuilderFormat] = {
-    # A buildx build that was not pushed has only a build record.
+    # If the image was not pushed, buildx writes only a build record.
     "buildx metadata": BuilderFormat(
         lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"},
         _images_of_buildkit,
@@ -414,11 +426,11 @@ FORMATS: Mapping[str, BuilderFormat] = {
 }
 
 
-# Text: kaniko, ko, Tekton's IMAGES
+# Text files: kaniko, ko, Tekton's IMAGES
 
 
 def _images_in_text(text: str) -> Built:
-    """Return the images in a text file that contains references, or a single digest. Raises
+    """Return the images from a text file that contains either references or a single digest. Raises
     `Malformed` for anything else.
     """
     line_numbers: dict[str, int] = {}  # word → the line on which it first appears
@@ -438,13 +450,14 @@ def _images_in_text(text: str) -> Built:
 
 
 def _checked_word(word: str, line_number: int) -> str:
-    """Return a word in a text file unchanged. Raises `Malformed` unless it is an image reference
-    with a tag or a digest.
+    """Return a word from a text file unchanged. Raises `Malformed` unless the word is an image
+    reference with a tag or a digest.
 
-    An error quotes the word only if it looks like a reference, because it may be a password.
+    The error message quotes the word only if it looks like a reference, because it may be a
+    password.
     """
     looks_like_a_reference = _LIKE_A_REFERENCE.fullmatch(word)
-    # a word with `@` may be a reference whose digest has a mistake
+    # a word with `@` may be a reference with a malformed digest
     if not looks_like_a_reference and "@" not in word:
         raise Malformed(
             f"not the output of a known builder: a text file in which line {line_number} is not an"
@@ -458,11 +471,11 @@ def _checked_word(word: str, line_number: int) -> str:
         raise Malformed(f"line {line_number}: {why}", problem.hint) from None
 
 
-# Values
+# Helpers for values
 
 
 def _checked_reference(text: str) -> str:
-    """Return an image reference, such as "ghcr.io/acme/web:1.2", unchanged.
+    """Check an image reference, such as "ghcr.io/acme/web:1.2", and return it unchanged.
 
     Raises `Malformed` if `text` is not a reference, or has neither a tag nor a digest.
     """
@@ -480,7 +493,7 @@ def _checked_reference(text: str) -> str:
 
 def _with_digest(name: str, digest: str) -> str:
     """Return the reference `name` with the digest added, unless `digest` is "" or the reference
-    already has a digest.
+    already contains a digest.
 
     Raises `Malformed` if the digests differ.
     """
@@ -496,7 +509,7 @@ def _with_digest(name: str, digest: str) -> str:
 
 
 def _checked_digest(value: Any, key: str) -> str:
-    """Return the value of a key, trimmed. Raises `Malformed` unless it is a digest or ""."""
+    """Return the trimmed value of a key. Raises `Malformed` unless the value is a digest or ""."""
     text = _checked_string(value, key)
     if text and not DIGEST.fullmatch(text):
         raise Malformed(
@@ -507,7 +520,7 @@ def _checked_digest(value: Any, key: str) -> str:
 
 
 def _checked_string(value: Any, key: str) -> str:
-    """Return the value of a key, trimmed. Raises `Malformed` unless it is a string."""
+    """Return the trimmed value of a key. Raises `Malformed` unless the value is a string."""
     if not isinstance(value, str):
         raise Malformed(f"its {key} is not a string", KNOWN)
     return value.strip()

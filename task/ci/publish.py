@@ -1,10 +1,10 @@
-"""Output for the CI system: the report, a few short results for the next step, and the secrets to
-mask in its log.
+"""Writes output for the CI system: the report, a few short results for the next step, and the
+secrets to mask in the log.
 
-The results stay below 2 KiB in total, because all steps share Tekton's limit of 4096 bytes, and a
-step that exceeds the limit fails after its push. Tekton Chains treats results named `*IMAGE_URL`,
-`*IMAGE_DIGEST`, `IMAGES`, or `*ARTIFACT_OUTPUTS` as images that the step has built, so our results
-do not have such names.
+All results together are kept below 2 KiB, because a task's steps share Tekton's limit of 4096
+bytes, and a step that exceeded the limit would fail after its push. Tekton Chains takes results
+named `*IMAGE_URL`, `*IMAGE_DIGEST`, `IMAGES`, or `*ARTIFACT_OUTPUTS` for images that the step has
+built, so our results do not use such names.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from task.urls import web_page, without_login
 
 LIMIT = 2048
 LONGEST_MESSAGE = 300
-_SHORT_MESSAGE = 30  # bytes left for the message if all other values have their maximum length
-_BYTES_FOR_NAMES = 100  # bytes that the message leaves for Application names
+_SHORT_MESSAGE = 30  # bytes that remain for the message if all other values are as long as allowed
+_BYTES_FOR_NAMES = 100  # bytes reserved for Application names
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
     "applications-count", "rolled-back", "message", "image_ARTIFACT_INPUTS",
@@ -42,18 +42,18 @@ NAMES = (
 
 
 def results(report: Report) -> Mapping[str, str]:
-    """Return all results: name → value. In total, they are shorter than `LIMIT` bytes.
+    """Return all results (name → value). Their total size is less than `LIMIT` bytes.
 
-    Results without a value are "", because a pipeline fails if it reads a result that was not
-    written. A long message is truncated, and only as many Application names as fit are included.
+    Results without a value are "", because a pipeline fails if it reads a result that was never
+    written. A long message is truncated, and only as many Application names are included as fit.
     """
     applications = sorted({decision.subscription.application.key for decision in report.updates})
     values = _short_results(report, len(applications))
     used_bytes = sum(len(name) + len(value.encode()) for name, value in values.items())
-    # stay below the limit; the brackets are those of the JSON array of names
+    # stay below the limit, including the brackets around the JSON array of names
     remaining_bytes = LIMIT - 1 - used_bytes - len("[]")
 
-    # the message leaves some of the remaining bytes for the names of the Applications
+    # the message must leave some of the remaining bytes for the Application names
     message_bytes = max(remaining_bytes - _BYTES_FOR_NAMES, _SHORT_MESSAGE)
     message = cut(_main_message(report), min(LONGEST_MESSAGE, message_bytes))
     remaining_bytes -= len(message.encode())
@@ -70,11 +70,11 @@ def _short_results(report: Report, application_count: int) -> dict[str, str]:
 
     `application_count` is the number of Applications that were updated. A value that exceeds its
     maximum size becomes "". For tags, digests (`sha512:…`), and commit IDs, the maximum is the
-    longest valid value; the others are long enough for all usual values.
+    length of the longest valid value; all other limits are high enough for typical values.
     """
     image = report.images[0] if report.images else None
     commit = _first_commit(report)
-    # a run that only writes a hold to memory has not updated any image
+    # a run that only records a hold on the memory branch has not updated any image
     is_updated = application_count > 0 and not report.dry
     is_rolled_back = any(written.rollback for written in report.commits)
     values = dict.fromkeys(NAMES, "") | {
@@ -100,10 +100,10 @@ def _short_results(report: Report, application_count: int) -> dict[str, str]:
 
 
 def _first_commit(report: Report) -> Commit | None:
-    """Return the commit for the result `commit`, or None if there is none.
+    """Return the commit to report as the result `commit`, or None if there is none.
 
-    The run's own commits take precedence over earlier commits, and new commits over those that were
-    already there. A commit that updates an image takes precedence over one that only records
+    The run's own commits take precedence over earlier commits, and new commits over commits that
+    already existed. A commit that updates an image takes precedence over a commit that only records
     something, such as a hold.
     """
     updated = {
@@ -112,7 +112,7 @@ def _first_commit(report: Report) -> Commit | None:
     }
 
     def precedence(commit: Commit) -> tuple[bool, bool]:
-        """Return a sort key that is smaller for preferred commits: False sorts before True."""
+        """Return a sort key that puts preferred commits first (False sorts before True)."""
         updates_image = any((commit.repo, app) in updated for app in commit.applications)
         return commit.already_there, not updates_image
 
@@ -120,11 +120,11 @@ def _first_commit(report: Report) -> Commit | None:
 
 
 def _artifact_inputs(image: Image | None) -> str:
-    """Return the result that Tekton Chains records as an input of this run: JSON with the image's
-    reference and digest.
+    """Return the result that Tekton Chains records as an input of this run: a JSON object with the
+    image's reference and digest.
 
-    A value that is too long becomes "". The JSON always has both members, because a Tekton step
-    fails if its object result lacks a declared member.
+    A value that is too long becomes "". The JSON object always contains both members, because a
+    Tekton step fails if its object result lacks a declared member.
     """
     uri = ""
     digest = ""
@@ -141,7 +141,7 @@ def _if_json_fits(size: int, text: str) -> str:
 
 
 def _names_within(size: int, names: Iterable[str]) -> list[str]:
-    """Return as many of the first names as fit in a JSON array of this size in bytes (without the
+    """Return the first names, as many as fit in a JSON array of `size` bytes (not counting the
     brackets).
     """
     fitting: list[str] = []
@@ -155,7 +155,7 @@ def _names_within(size: int, names: Iterable[str]) -> list[str]:
 
 
 def _main_message(report: Report) -> str:
-    """Return the first error, with its Application, or else a summary of the decisions."""
+    """Return the first error, prefixed with its Application, or else a summary of the decisions."""
     for problem in report.problems:
         if problem.severity != "error":
             continue
@@ -166,31 +166,31 @@ def _main_message(report: Report) -> str:
 
 
 def cut(text: str, size: int) -> str:
-    """Return the text as one line, truncated to `size` bytes, without terminal or runner commands."""
+    """Return the text as one line of at most `size` bytes, without terminal or runner commands."""
     line = printable(one_line(text)).encode(errors="replace")
     if len(line) > size:
         ellipsis = "…".encode()
         bytes_before_ellipsis = size - len(ellipsis)
         line = line[:bytes_before_ellipsis] + ellipsis
-    # truncating may leave part of a character, which is ignored
+    # a character that was cut in half is dropped
     return line.decode(errors="ignore")
 
 
 def _if_it_fits(size: int, text: str | None) -> str:
     """Return the value, or "" if it is longer than `size` bytes or contains an invisible character.
 
-    Git allows branch names that a terminal displays in reverse, and a changed name would refer to a
-    different branch.
+    Git allows branch names that a terminal displays in reverse. Such a name cannot be cleaned up,
+    because it would then refer to a different branch.
     """
-    # anything that cannot be encoded, such as a byte that was not UTF-8, becomes "?"
+    # anything that cannot be encoded, such as a byte that is not valid UTF-8, becomes "?"
     value = (text or "").encode(errors="replace").decode()
     fits = len(value.encode()) <= size
     return value if fits and value.isprintable() else ""
 
 
 def repositories(report: Report) -> str:
-    """Return the repositories of the report's commits as a JSON array on one line, without
-    credentials.
+    """Return the repositories that the report's commits belong to, without credentials, as a JSON
+    array on one line.
 
     A pipeline can start a run with `--only-repository` for each repository.
     """
@@ -199,18 +199,18 @@ def repositories(report: Report) -> str:
 
 
 def dotenv(values: Mapping[str, str]) -> str:
-    """Return the results as a GitLab dotenv report: one line for each, with only letters, digits,
-    and `_` in the keys.
+    """Return the results as a GitLab dotenv report: one line per result, whose key contains only
+    letters, digits, and `_`.
 
-    Later jobs get these lines as variables, and variables override a component's inputs. So a key
-    must not be the name of an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made a pipeline's
-    second update push to the branch.
+    Later jobs receive these lines as variables, and variables override a component's inputs. So a
+    key must not equal the name of an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` once made a
+    pipeline's second update push to the branch.
     """
     lines = []
     for name, value in values.items():
         variable = f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}"
-        # The runner expands variables in these values, and "$$" becomes "$". An error message may
-        # contain "$CI_JOB_TOKEN".
+        # The runner expands variables in these values (an error message may contain
+        # "$CI_JOB_TOKEN"), and turns "$$" into "$".
         escaped = _one_line(value).replace("$", "$$")
         lines.append(f"{variable}={escaped}\n")
     return "".join(lines)
@@ -219,7 +219,7 @@ def dotenv(values: Mapping[str, str]) -> str:
 def github_output(values: Mapping[str, str]) -> str:
     """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
-    Line breaks in values are replaced with spaces, because otherwise a value could set additional
+    Line breaks in values are replaced with spaces, because a value could otherwise set additional
     outputs.
     """
     return "".join(f"{key}={_one_line(value)}\n" for key, value in values.items())
@@ -229,18 +229,20 @@ def _one_line(value: str) -> str:
     return " ".join(value.splitlines())
 
 
-# The machine-readable formats, by the value of --output.
+# Machine-readable formats, keyed by the value of --output.
 FORMS: Mapping[str, Callable[[Report], str]] = {
     "json": json_text,
     "repositories": repositories,
     "gitlab": code_quality,
 }
-LARGEST_SUMMARY = 250_000  # characters; GitHub drops summaries of more than 1 MiB
+LARGEST_SUMMARY = 250_000  # characters; GitHub discards summaries larger than 1 MiB
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
 def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` for a path that cannot be written to. Call this before doing any work."""
+    """Raise `UsageError` if a destination's path cannot be written to. Call this before doing any
+    work.
+    """
     places = {
         "--results-dir": _results_folder(output) if output.results_dir else "",
         "--report": _report_path(output),
@@ -253,13 +255,13 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 
 def _check_place(option: str, path: str, *, is_folder: bool) -> None:
-    """Raise `UsageError` if the file or the folder at a path cannot be written to.
+    """Raise `UsageError` if the file or folder at a path cannot be written to.
 
-    `option` is the option or variable that holds the path. Missing folders are created, except for
-    the report.
+    `option` is the option or variable that specifies the path. A missing folder is created, except
+    for `--report`.
     """
     folder = path if is_folder else (os.path.dirname(path) or ".")
-    # the name is misspelled, or the volume is not mounted
+    # a missing folder suggests a misspelled name, or a volume that is not mounted
     if option == "--report" and not os.path.isdir(folder):
         raise _unwritable_error(option, path, f"there is no folder {folder!r}")
     try:
@@ -274,8 +276,8 @@ def _check_place(option: str, path: str, *, is_folder: bool) -> None:
 
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
-    """Write the report to all of its destinations, and return an error for each one that could not
-    be written.
+    """Write the report to all of its destinations, and return an error for each destination that
+    could not be written.
     """
     errors = []
     if output.report:
@@ -291,7 +293,7 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     format_report = FORMS.get(output.output)
     text = format_report(report) if format_report else shown(report, environ)
     stdout_error = write_stdout(text)
-    # `plan | head` closes the pipe early, which is harmless
+    # in `plan | head`, the pipe is closed early, which is harmless
     is_harmless = report.dry and isinstance(stdout_error, BrokenPipeError)
     if stdout_error and not is_harmless:
         errors.append(unwritable(stdout_error))
@@ -308,10 +310,11 @@ def tell(
     problems: tuple[Problem, ...] = (),
     code: int = 0,
 ) -> None:
-    """Write the results of a command that does not write to Git.
+    """Write the results for a command that does not write to Git.
 
-    `code` is its exit code. The result `message` is `message` after a success, or the first error
-    in `problems` after a failure. Raises `UsageError` if a destination cannot be written.
+    `code` is the command's exit code. On success, the result named `message` is the argument
+    `message`; on failure, it is the first error in `problems`. Raises `UsageError` if a destination
+    cannot be written.
     """
     report = Report(
         command, images=(), considered=0, decisions=(), commits=(), problems=problems, exit=code
@@ -330,8 +333,8 @@ def hand_over(
     output: HandedOptions,
     environ: Mapping[str, str],
 ) -> list[UsageError]:
-    """Write the results (name → value) where the next step reads them: to the results folder, the
-    dotenv file, and GitHub's output file, whichever of these are set.
+    """Write the results (name → value) to where the next step reads them: to whichever of the
+    results folder, the dotenv file, and GitHub's output file are set.
 
     Return an error for each destination that could not be written.
     """
@@ -342,7 +345,7 @@ def hand_over(
             writes.append(("--results-dir", os.path.join(folder, name), value, "w"))
     if output.dotenv:
         writes.append(("--dotenv", output.dotenv, dotenv(values), "w"))
-    # All steps of a job share GitHub's files, so a step appends to them.
+    # A job's steps all share GitHub's files, so append to them.
     github_output_path = environ.get("GITHUB_OUTPUT")
     if github_output_path:
         writes.append(("GITHUB_OUTPUT", github_output_path, github_output(values), "a"))
@@ -350,11 +353,11 @@ def hand_over(
 
 
 def _write_outputs(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
-    """Write each (option, path, text, mode), and return an error for each one that could not be
+    """Write each (option, path, text, mode), and return an error for each file that could not be
     written.
 
-    `option` is named in the error, and `mode` is "w" to replace the file, or "a" to append to it.
-    Missing folders are created, but not for `--report` and `--html`.
+    `option` is named in the error message. `mode` is "w" to replace the file, or "a" to append to
+    it. Missing folders are created, except for `--report` and `--html`.
     """
     errors = []
     for option, path, text, mode in writes:
@@ -376,7 +379,7 @@ def _write_outputs(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
 
 
 def write_page(text: str, path: str) -> None:
-    """Write the page for `--html`. The path `-` means stdout."""
+    """Write the HTML page for `--html`. The path `-` means stdout."""
     if path == "-":
         say(text)
         return
@@ -386,8 +389,8 @@ def write_page(text: str, path: str) -> None:
 
 
 def shown(report: Report, environ: Mapping[str, str]) -> str:
-    """Return the report for people: a table with colors on a terminal, or plain text for pipes and
-    logs.
+    """Return the report in a human-readable format: a colored table on a terminal, or plain text
+    for pipes and logs.
     """
     console = stdout_console(environ)
     if console:
@@ -398,7 +401,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 def _results_folder(output: HandedOptions) -> str:
     """Return the results folder, resolving `FILE/..`.
 
-    A Tekton StepAction knows the path of each result but not the folder, so it passes `<path of a
+    A Tekton StepAction knows each result's path, but not the folder, so it passes `<path of a
     result>/..`.
     """
     return os.path.normpath(output.results_dir)
@@ -407,7 +410,8 @@ def _results_folder(output: HandedOptions) -> str:
 def _report_path(output: ResultOptions) -> str:
     """Return the report's path.
 
-    If the path is a folder, such as Tekton's workspace `report`, the file is `report.json`.
+    If `--report` is a folder, such as Tekton's workspace `report`, the report is `report.json` in
+    that folder.
     """
     if os.path.isdir(output.report):
         return os.path.join(output.report, "report.json")
@@ -426,12 +430,12 @@ _PEM_FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Have GitHub's runner mask the values of these variables in its log, line by line, including
+    """Have GitHub's runner mask the values of these variables in its log, line by line, as well as
     their encoded forms in URLs and Basic headers.
 
-    The runner masks values from a workflow's `secrets`, but not a token from a different step or
-    from a variable on a self-hosted runner. We do not print secrets, but messages from git, ssh, or
-    a server may contain them.
+    The runner already masks a workflow's `secrets`, but not a token from a different step or from a
+    variable on a self-hosted runner. We never print secrets, but messages from git, ssh, or a
+    server may contain them.
     """
     values_to_mask: dict[str, None] = {}
     for variable in names:
@@ -445,6 +449,6 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
             values_to_mask |= dict.fromkeys((secret, url_encoded, base64_encoded))
     commands = [f"::add-mask::{value.replace('%', '%25')}\n" for value in values_to_mask]
     out = stream or sys.stderr
-    with suppress(OSError):  # a log that cannot be written cannot leak a secret
+    with suppress(OSError):  # if the log cannot be written, it cannot leak a secret
         out.write("".join(commands))
         out.flush()

@@ -1,8 +1,8 @@
 """Reads facts about the job from the CI system's variables: its source, run, build, and pull
 request.
 
-The variable names come from the systems' documentation. Only GitHub's event file for pull requests
-is read from disk.
+The variable names come from the CI systems' documentation. Only GitHub's event file for pull
+requests is read from disk.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from task.urls import host_and_path, without_login
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """Return the job's source (commit and repository) and run, from the variables of one CI system.
+    """Return the job's source (commit and repository) and run, as set by one CI system's variables.
 
-    A system whose variables include the commit is preferred, then one with the repository, then one
-    with the run.
+    A system whose variables include the commit is preferred, then one whose variables include the
+    repository, then one whose variables include the run.
     """
     variables = _trimmed_variables(environ)
-    # Several systems may appear to be present: Gitea's runner sets GitHub's variables, and people
-    # set some variables by hand.
+    # Several CI systems may appear to be present, because Gitea's runner sets GitHub's variables,
+    # and users may set variables by hand.
     origins = []
     for system in SYSTEMS:
         # `system.origin` is an `Origin` of templates, such as "{CI_COMMIT_SHA}"
@@ -36,14 +36,14 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
         origins.append(Origin(*values))
 
     def provided_facts(origin: Origin) -> tuple[bool, bool, bool]:
-        """Return a sort key that is greater for preferred origins: True is greater than False."""
+        """Return a sort key that is greater for preferred origins (True is greater than False)."""
         return bool(origin.commit), bool(origin.repository), bool(origin.run)
 
     return max(origins, key=provided_facts)
 
 
 def _trimmed_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with trimmed values, omitting empty ones."""
+    """Return the variables with their values trimmed, omitting empty values."""
     return {variable: value.strip() for variable, value in environ.items() if value.strip()}
 
 
@@ -57,8 +57,8 @@ def actor_of(environ: Mapping[str, str]) -> str:
 
 
 def filled(template: str, variables: Mapping[str, str]) -> str:
-    """Return the template, such as "{SERVER}/{NAME}", with its variables filled in, or "" if any of
-    them is missing.
+    """Return a template, such as "{SERVER}/{NAME}", with its variables filled in, or "" if any
+    variable is missing.
     """
     try:
         return template.format_map(variables)
@@ -67,32 +67,33 @@ def filled(template: str, variables: Mapping[str, str]) -> str:
 
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
-# Seconds since 1970, for times on the first day or after 1973, or milliseconds for times after
-# 2001. Other numbers may be dates, such as 20261121 or 202611210600.
+# Numbers of seconds or milliseconds since 1970. Seconds have 9 or 10 digits (since 1973) or at most
+# 5 (the first day of 1970), and milliseconds have 13 (since 2001). Other numbers may be dates, such
+# as 20261121 or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# Reproducible builds use these dates for "no date": the epoch (Jib adds one second), and the first
-# dates in ZIP and in Go.
+# Dates that reproducible builds use for "no date": the epoch (Jib adds one second), and the
+# earliest dates in ZIP files and in Go.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
 
 def build_of(environ: Mapping[str, str], options: EventOptions, repository: str) -> Build:
-    """Return the build's identity (its number, commit, repository, and time), from the options or
-    else from the CI system's variables. `repository` is the value of `--source-repository`.
+    """Return the build's identity (its number, commit, repository, and time), as set by the options
+    or else by the CI system's variables. `repository` is the value of `--source-repository`.
 
-    The variables fill in missing options if the job itself may be the build. If `--source-commit`
-    or `--source-repository` differs from the job's source, the job only deploys, and its number
-    says nothing about the build's age. Tekton and Argo Workflows do not have such variables, so
-    their manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the
-    same (`<< pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts
-    jobs and increases when an old workflow is rerun.
+    The variables fill in for missing options if the job itself may be the build. If
+    `--source-commit` or `--source-repository` differs from the job's source, the job only deploys,
+    and its number says nothing about the build's age. Tekton and Argo Workflows do not set such
+    variables, so their manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration
+    must do the same (`<< pipeline.number >>`), because the only number that CircleCI sets is
+    `CIRCLE_BUILD_NUM`, which counts jobs and increases when an old workflow is rerun.
 
-    Any credentials are removed from the repository. The time is RFC 3339 in UTC, or "" if it only
-    means "no date". Raises `UsageError` for an invalid option.
+    Any credentials are removed from the repository's URL. The time is RFC 3339 in UTC, or "" if it
+    merely stands for "no date". Raises `UsageError` for an invalid option.
     """
     number = sequence_of(options.sequence)
-    counter = ""  # a number from the option has no counter
+    counter = ""  # a number from `--sequence` has no counter
     time = created_of(options.created)
     commit = options.source_commit
     job = origin_of(environ)
@@ -114,7 +115,7 @@ def build_of(environ: Mapping[str, str], options: EventOptions, repository: str)
 
 
 def sequence_of(text: str) -> int | None:
-    """Return the number in `--sequence`, or None for "".
+    """Parse the value of `--sequence`, and return the number, or None for "".
 
     Raises `UsageError` for anything other than 1 to 20 digits.
     """
@@ -128,9 +129,10 @@ def sequence_of(text: str) -> int | None:
 
 
 def created_of(text: str) -> str:
-    """Return the time in `--created` as RFC 3339 in UTC, or "" for "" and for "no date".
+    """Convert the value of `--created` to RFC 3339 in UTC. Return "" for an empty value, or for a
+    time that stands for "no date".
 
-    Raises `UsageError` for other strings.
+    Raises `UsageError` for an invalid value.
     """
     text = text.strip()
     if not text:
@@ -144,8 +146,8 @@ def created_of(text: str) -> str:
 
 
 def _parsed_time(text: str) -> str:
-    """Return a time as RFC 3339 in UTC. `text` is a number of seconds ("1764288000.5") or
-    milliseconds (13 digits) since 1970, or RFC 3339.
+    """Convert a time to RFC 3339 in UTC. `text` is RFC 3339, or a number of seconds
+    ("1764288000.5") or milliseconds (13 digits) since 1970.
 
     Raises `Malformed` for anything else.
     """
@@ -163,11 +165,11 @@ def _parsed_time(text: str) -> str:
 def _may_be_the_build(job: Origin, commit: str, repository: str) -> bool:
     """Return whether this job may be the build of a commit in a repository.
 
-    It cannot be if its own commit or repository is different. A value of "" is unknown, and does
-    not count as different.
+    This is impossible if the job's own commit or repository differs. A value of "" means unknown,
+    and does not count as a difference.
     """
     job_commit = job.commit.lower()
-    # either commit ID may be abbreviated, or "" if it is unknown
+    # either commit ID may be abbreviated, or "" if unknown
     is_same_commit = commit.startswith(job_commit) or job_commit.startswith(commit)
     if not is_same_commit:
         return False
@@ -177,13 +179,13 @@ def _may_be_the_build(job: Origin, commit: str, repository: str) -> bool:
 
 
 def _number_and_counter(environ: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return this run's number and the name of the counter that it comes from, such as
-    (42, "gitlab:host/group/project"), or (None, "") if they are unknown.
+    """Return this run's number and the name of the counter that issued it, such as (42,
+    "gitlab:host/group/project"). Return (None, "") if they are unknown.
 
-    They come from the first CI system whose variables have both.
+    The first CI system whose variables contain both is used.
     """
     variables = _trimmed_variables(environ)
-    # owner/repository/file@ref; a file may be named `release.yml@x.yml`
+    # owner/repository/file@ref; the file's own name may contain an `@`, as in `release.yml@x.yml`
     workflow_path = variables.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0]
     parts = workflow_path.split("/", 2)
     if len(parts) == 3:
@@ -204,7 +206,7 @@ def _number_and_counter(environ: Mapping[str, str]) -> tuple[int | None, str]:
 
 
 def _plain_counter(name: str) -> str:
-    """Return a counter's name without the scheme, the user, and any extra slashes in its URL:
+    """Remove the scheme, the user, and any extra slashes from the URL in a counter's name:
     `gitlab:https://user@host/a/` → `gitlab:host/a`.
     """
     system, _, url = name.partition(":")
@@ -215,20 +217,20 @@ def _plain_counter(name: str) -> str:
     return f"{system}:{place}"
 
 
-_REQUEST_NUMBER = re.compile(r"[0-9]{1,18}")  # the number of a pull request
+_REQUEST_NUMBER = re.compile(r"[0-9]{1,18}")  # a pull request's number
 _REQUEST_PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-9]{1,18})")
 _REQUEST_REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
 def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the repository's URL and the number of the pull request that this job runs for.
+    """Return the repository's URL and the number of the pull request for which this job runs.
 
     Raises a `UsageError` that says which variables are needed.
     """
     variables = _trimmed_variables(environ)
-    if "GITHUB_REPOSITORY" in variables:  # Gitea's and Forgejo's runners set GitHub's variables
+    if "GITHUB_REPOSITORY" in variables:  # Gitea's and Forgejo's runners set this, too
         return _request_in_actions(variables)
-    number_variables = []  # the variables of all other systems, for the error's hint
+    number_variables = []  # one variable per CI system, for the error's hint
     for system in SYSTEMS:
         request = system.request
         if not request:
@@ -244,16 +246,17 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _request_number(request: RequestVariables, variables: Mapping[str, str]) -> str:
-    """Return the number of the pull request. Raises `UsageError` if the job does not have one.
+    """Return the pull request's number. Raises `UsageError` if the job is not running for a pull
+    request.
 
-    `request` has the names of the variables that may contain the number.
+    `request` contains the names of the variables that may contain the number.
     """
     number = ""
     for name in request.numbers:
         if name in variables:
             number = variables[name]
             break
-    page = _REQUEST_PAGE.fullmatch(number)  # CircleCI sets the URL
+    page = _REQUEST_PAGE.fullmatch(number)  # CircleCI sets the pull request's URL
     if page:
         return page[1]
     if _REQUEST_NUMBER.fullmatch(number):
@@ -268,7 +271,7 @@ def _request_number(request: RequestVariables, variables: Mapping[str, str]) -> 
 def _request_repository(request: RequestVariables, variables: Mapping[str, str]) -> str:
     """Return the URL of the pull request's repository. Raises `UsageError` if the URL is unknown.
 
-    `request` has templates for the URL, such as "{SERVER}/{NAME}".
+    `request` contains templates for the URL, such as "{SERVER}/{NAME}".
     """
     for template in request.repositories:
         url = filled(template, variables)
@@ -282,9 +285,9 @@ def _request_repository(request: RequestVariables, variables: Mapping[str, str])
 
 
 def _request_in_actions(variables: Mapping[str, str]) -> tuple[str, str]:
-    """Return the repository's URL and the number of the pull request, from GitHub's variables.
+    """Return the repository's URL and the pull request's number from GitHub's variables.
 
-    The number is the one in GITHUB_REF, or else the one in the event file: for
+    The number is taken from GITHUB_REF, or else from the event file, because for
     `pull_request_target`, GITHUB_REF is the base branch. Raises `UsageError`.
     """
     repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", variables)
@@ -312,8 +315,8 @@ def _request_in_actions(variables: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _number_in_event_file(path: str) -> str:
-    """Return the pull request number in GitHub's event file, or "" if there is none or the file
-    cannot be read.
+    """Return the pull request number from GitHub's event file. Return "" if there is none, or if
+    the file cannot be read.
     """
     if not path:
         return ""
@@ -321,7 +324,7 @@ def _number_in_event_file(path: str) -> str:
         event = parsed_json(read_text(path))
         request = event.get("pull_request")
         if not request and event.get("issue", {}).get("pull_request"):
-            request = event["issue"]  # to GitHub, a comment on a pull request is an issue event
+            request = event["issue"]  # GitHub treats a comment on a pull request as an issue event
         number = str(request.get("number", "")) if request else ""
     except (OSError, ValueError, AttributeError, TypeError):
         return ""

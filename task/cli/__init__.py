@@ -1,1 +1,3 @@
-"""The command line, with one file for each command."""
+"""The command-line interface. `update` contains `plan` and the commands that write to Git; every
+other command has its own module.
+"""

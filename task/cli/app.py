@@ -1,9 +1,11 @@
-"""The command line as a Typer app. Every error becomes a line on stderr and an exit code.
+"""The command-line interface as a Typer app. Every error results in a line on stderr and an exit
+code.
 
 A command's module is imported only when the command is called (Click's lazy loading of
-subcommands). `run` does not import the modules of `wait`, `lint`, and other commands, or create
-their options. `task.wiring` imports only the clients that a run uses. Together, this saves almost
-half of the CPU time at startup, which matters when many pods start on the same node.
+subcommands). So `run` neither imports the modules of `wait`, `lint`, and other commands, nor
+creates their options. Likewise, `task.wiring` imports only the clients that a run uses. Together,
+these measures save almost half of the CPU time at startup, which matters when many pods start on
+the same node.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ SHOWN_BY_TYPER = {
 
 
 class About(NamedTuple):
-    """The help of a command."""
+    """A command's help text."""
 
     sentence: str
     examples: tuple[str, ...]
@@ -53,8 +55,8 @@ class About(NamedTuple):
 
 
 GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
-# The command groups in the help, in order. Each command has a sentence, examples, and a
-# documentation page. They are here so that `--help` does not have to import every command.
+# The command groups, in the order of the help. Each command's sentence, examples, and documentation
+# page are defined here, so that `--help` does not have to import every command.
 GROUPS = {
     "Update": {
         "run": About(
@@ -174,9 +176,9 @@ class GroupedCommands(TyperGroup):
     """The root command, with a help section for each command group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the help sections in order."""
+        """Write one help section per command group, in order."""
         del ctx
-        width = max(map(len, COMMANDS))  # used in all sections
+        width = max(map(len, COMMANDS))  # the same in all sections, so that they are aligned
         for group_name, commands in GROUPS.items():
             rows = [(name.ljust(width), about.sentence) for name, about in commands.items()]
             with formatter.section(group_name):
@@ -184,9 +186,11 @@ class GroupedCommands(TyperGroup):
 
 
 class CommandFiles(Mapping[str, TyperCommand]):
-    """Maps each command to the function of the same name.
+    """Maps each command's name to its Typer command, which is created from the function of the same
+    name.
 
-    Commands that write are in `update.py`. The others have their own modules.
+    Commands that write, or that take images, are defined in `update.py`; each of the others has its
+    own module.
     """
 
     def __getitem__(self, name: str) -> TyperCommand:
@@ -210,8 +214,8 @@ def _command(name: str) -> TyperCommand:
     kind = kind_of(name)
     is_update = kind.writes or kind.takes_images
     module_name = "update" if is_update else name
-    # A signal here would leave modules half imported, and a stopped run still needs this module to
-    # write its results.
+    # A signal during the import would leave modules half imported, and a stopped run still needs
+    # this module to write its results.
     with shutdown.shield():
         module = import_module(f"task.cli.{module_name}")
     function = function_of(name, getattr(module, name))
@@ -224,9 +228,9 @@ def _command(name: str) -> TyperCommand:
         cls=GroupedHelp,
         # Click does not rewrap the paragraph after \b.
         help=f"{sentence}\n\n\b\nExamples:\n{example_lines}\n\n\b\nDocumentation: {DOCS}/{page}",
-        # otherwise, Typer shortens the help in the list of commands
+        # otherwise, Typer would shorten the help in the list of commands
         short_help=sentence,
-        # Click keeps the names of the help option from a command's first context
+        # Click caches the names of the help option from a command's first context
         context_settings={"help_option_names": ["-h", "--help"]},
     )(function)
     return cast("TyperCommand", get_command(app))
@@ -248,7 +252,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
-    """Print the version and exit, if `--version` is set."""
+    """If `--version` is set, print the version and exit."""
     if wanted:
         typer.echo(f"image-update {__version__}")
         raise typer.Exit
@@ -270,7 +274,7 @@ def _root_options(
 ) -> None:
     del version  # `_print_version` has already handled it
     if not context.invoked_subcommand:
-        typer.echo(context.get_help(), err=True)  # no command was given, so stdout stays empty
+        typer.echo(context.get_help(), err=True)  # stdout remains empty without a command
         raise typer.Exit(int(Exit.USAGE))
 
 
@@ -279,10 +283,10 @@ group.commands = cast("dict[str, Any]", CommandFiles())
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code.
+    """Run a command line, and return its exit code.
 
-    `argv` has the words after the program's name. Every exception is printed and becomes an exit
-    code.
+    `argv` contains the arguments after the program's name. Every exception is reported and
+    converted to an exit code.
     """
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
@@ -321,10 +325,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
-    """Return the exit code for a `SystemExit` that Typer has raised.
+    """Return the exit code for a `SystemExit` that Typer raised.
 
-    Typer exits after any broken pipe. A broken pipe is harmless while help is printed. Otherwise,
-    it is reported as a defect.
+    Typer exits on any broken pipe. While printing help, a broken pipe is harmless; otherwise, it is
+    reported as a defect.
     """
     cause = end.__context__
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
@@ -336,8 +340,8 @@ def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
 def _report_unexpected_error(error: Exception, argv: Sequence[str], call: Call) -> int:
     """Report an exception of an unexpected class, and return the exit code.
 
-    The exception is a defect, unless the help could not be printed, or the machine has run out of a
-    resource.
+    The exception counts as a defect unless the help could not be printed, or the machine has run
+    out of some resource.
     """
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
     if isinstance(error, OSError) and prints_help:  # for example, the disk is full
@@ -350,7 +354,7 @@ def _report_unexpected_error(error: Exception, argv: Sequence[str], call: Call) 
 
 
 def _flags_of_commands() -> dict[str, list[str]]:
-    """Return the flags that each command's help shows."""
+    """Return the flags listed in each command's help, keyed by command."""
     return {name: shown_flags(command.params) for name, command in group.commands.items()}
 
 
@@ -368,13 +372,14 @@ def _report_defect(error: Exception, call: Call) -> int:
 
 
 def _report_error(error: TaskError, call: Call) -> int:
-    """Print the error, and return the exit code. For commands that CI systems call, also write the
+    """Print an error, and return the exit code. For commands that CI systems call, also write the
     results.
 
-    The message uses the names of the form's parameters if the options are from a form.
+    If the options come from a CI system's form, the message uses the names of the form's
+    parameters.
     """
     code = shutdown.code_of_run([error.trouble])
-    # with the subject, which the log gets separately
+    # includes the subject, which is passed to the log separately
     message = call.in_words_of_the_form(str(error))
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
@@ -385,9 +390,9 @@ def _report_error(error: TaskError, call: Call) -> int:
 
 
 def _write_failure(trouble: Trouble, code: int, call: Call) -> None:
-    """Write a failed run's results to the files that the options name.
+    """Write a failed run's results to the files that the options specify.
 
-    Depending on the command, the results are a whole report, or only the results for the CI system.
+    Depending on the command, these are either the complete report or only the CI system's results.
     """
     failure = Report(
         command=call.command,
@@ -399,7 +404,7 @@ def _write_failure(trouble: Trouble, code: int, call: Call) -> None:
         exit=code,
     )
     output = record_of(ResultOptions, call.given)
-    with shutdown.shield():  # the run has already failed, so errors here are not reported
+    with shutdown.shield():  # errors are not reported, because the run has already failed
         if kind_of(call.command).reports:
             publish(failure, output, call.environ)
         else:

@@ -21,7 +21,7 @@ from task.secret import Secret
 from task.settings import SECRETS, every_option
 from task.text import nearest
 
-# The commands that CI systems call. They always write results, no matter how they end.
+# The commands that CI systems call, which write results even if they fail.
 CI_COMMANDS = commands_that(lambda command: command.for_ci)
 
 
@@ -31,8 +31,8 @@ class Adopted(NamedTuple):
     # variable → the name of the form's parameter
     parameter_by_variable: Mapping[str, str] = {}
     fields: Collection[str] = ()  # the names of the form's parameters
-    words: Sequence[str] = ()  # arguments from `options`, for the command line
-    mistake: UsageError | None = None  # what is wrong with the form
+    words: Sequence[str] = ()  # command-line arguments from the parameter `options`
+    mistake: UsageError | None = None  # a mistake in the form
 
 
 def adopt(
@@ -41,14 +41,13 @@ def adopt(
     commands: Mapping[str, Any],
     options: Sequence[str] = (),
 ) -> Adopted:
-    """Move the parameters of a CI system's form in `environ` to the variables of the command's
-    options. A mistake in the form is returned, not raised.
+    """Move the parameters of a CI system's form from `environ` to the variables of the command's
+    options. A mistake in the form is returned rather than raised.
 
-    `commands` has the Typer commands, and `options` are the arguments of a Tekton step. A parameter
-    that is empty or has its default value counts as unset, because every step passes all
-    parameters.
+    `commands` contains the Typer commands, and `options` are a Tekton step's arguments. A parameter
+    that is empty or equal to its default counts as unset, because every step passes all parameters.
     """
-    parameters = _pop_parameters(environ)  # values by parameter name, such as "dry-run"
+    parameters = _pop_parameters(environ)  # parameter name (such as "dry-run") → value
     if not parameters:
         return Adopted()
     if not command:
@@ -66,11 +65,10 @@ def adopt(
         for name, text in parameters.items()
         if text.strip() not in ("", default_values.get(name))
     }
-    variable_by_parameter = variables(commands[command].params)  # only what the command accepts
+    variable_by_parameter = variables(commands[command].params)  # only accepted parameters
     parameter_by_variable = _set_variables(environ, set_by_user, fields, variable_by_parameter)
 
-    # A script in the job may also call `report`, which ignores parameters that are meant for other
-    # commands.
+    # A script in the job may also call `report`, which ignores parameters for other commands.
     if command not in CI_COMMANDS:
         return Adopted(parameter_by_variable, fields)
     refused = [name for name in set_by_user if name not in variable_by_parameter]
@@ -94,18 +92,19 @@ def _set_variables(
     fields: Collection[str],
     variable_by_parameter: Mapping[str, str],
 ) -> dict[str, str]:
-    """Set the options' variables in `environ` to the values of the form's parameters. For each
-    variable whose value (or lack of a value) comes from the form, return the parameter.
+    """Set the options' variables in `environ` to the values of the form's parameters. Return
+    variable → parameter for each variable whose value, or lack of a value, comes from the form.
 
-    `set_by_user` has the values by parameter, and `fields` has the names of all parameters.
+    `set_by_user` contains the values, keyed by parameter, and `fields` contains the names of all
+    parameters.
     """
     for name, text in set_by_user.items():
         if name in variable_by_parameter:
             environ[variable_by_parameter[name]] = text
     parameter_by_variable = {}
     for name, variable in variable_by_parameter.items():
-        # An error about a missing value names the empty parameter. But if the job itself sets the
-        # variable, the error must name the variable.
+        # An error about a missing value must name the empty parameter or, if the job itself sets
+        # the variable, that variable.
         is_unset = name in fields and variable not in environ
         if name in set_by_user or is_unset:
             parameter_by_variable[variable] = name
@@ -115,7 +114,7 @@ def _set_variables(
 def _pop_parameters(environ: MutableMapping[str, str]) -> dict[str, str]:
     """Remove a form's parameters from the environment, and return them.
 
-    `IMAGE_UPDATE_PARAMETER_DRY_RUN` is the parameter `dry-run`.
+    For example, `IMAGE_UPDATE_PARAMETER_DRY_RUN` contains the parameter `dry-run`.
     """
     return {
         name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
@@ -129,7 +128,7 @@ def _unaccepted_parameters(
     command: str,
     commands: Mapping[str, Any],
 ) -> UsageError:
-    """Return the error for parameters of a form that the command does not accept.
+    """Return the error for form parameters that the command does not accept.
 
     The hint lists the commands that accept all of them.
     """
@@ -147,21 +146,24 @@ def _unaccepted_parameters(
 
 
 def variables(params: Collection[Any]) -> dict[str, str]:
-    """Return the variables of a command's options, keyed by the options' parameter names in a form."""
+    """Return the variables of a command's options, keyed by the options' parameters in a form."""
     return {
         parameter_of(param): str(param.envvar) for param in params if getattr(param, "envvar", None)
     }
 
 
 def parameter_of(param: Any) -> str:
-    """Return the name of an option's parameter in a form. The argument APP has no flag."""
+    """Return the name of an option's parameter in a form. For the argument APP, which has no flag,
+    this is `names`.
+    """
     return "names" if param.name == "app" else str(param.opts[0]).removeprefix("--")
 
 
 def defaults() -> dict[str, str]:
-    """Return each option's default as people would write it in a form, keyed by parameter name.
+    """Return each option's default as a user would enter it in a form, keyed by parameter name.
 
-    For `--dry-run`, that is `{"dry-run": "false"}`. An option without a default has "".
+    For `--dry-run`, for example, the result contains `"dry-run": "false"`. If an option has no
+    default, the value is "".
     """
     default_values = {}
     for field, _, option in every_option():
@@ -174,22 +176,22 @@ def defaults() -> dict[str, str]:
 
 
 def _default_as_text(default: Any) -> str:
-    """Return a default as people would write it in a form."""
+    """Return a default value as a user would enter it in a form."""
     if default is None or isinstance(default, tuple | Secret):
         return ""
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-# Kubernetes sets these in every container for each Service in its namespace, even for a Service
-# named image-update-….
+# Variables that Kubernetes sets in every container for each Service in the namespace, which could
+# be named image-update-….
 OF_A_SERVICE = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)"
 )
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return a warning for each unknown variable that has our prefix (`IMAGE_UPDATE_`) and a value.
-    The warning does not show the value.
+    """Return a warning for each unknown non-empty variable with our prefix (`IMAGE_UPDATE_`). The
+    warning does not contain the value.
     """
     known_variables = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     warnings = []
@@ -210,12 +212,13 @@ def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
 
 
 class Call:
-    """A command-line call. Commands get it from `context.obj`."""
+    """A command-line call, which commands access through `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
-        """Read the arguments in `argv` and, if a CI system has passed one, the form.
+        """Read the arguments in `argv` and the CI system's form, if there is one.
 
-        `group` has the commands. The form's parameters become variables in `os.environ`.
+        `group` contains the commands. The form's parameters are converted to variables in
+        `os.environ`.
         """
         self._group = group
         is_known = bool(argv) and argv[0] in group.commands
@@ -224,7 +227,7 @@ class Call:
         words = argv[1:]
         options_of_step: Sequence[str] = ()
         has_parameters = any(name.startswith(PARAMETER_PREFIX) for name in os.environ)
-        # all arguments of a Tekton step are entries of its form's `options`
+        # a Tekton step's arguments are all entries of its form's `options`
         if has_parameters and words[:1] == [form.MARK]:
             options_of_step = words[1:]
             words = ()
@@ -233,16 +236,16 @@ class Call:
         self._parameter_by_variable = adopted.parameter_by_variable
         self._fields = adopted.fields  # the names of the form's parameters
         self.mistake = adopted.mistake  # a mistake in the form
-        self._words = [*words, *adopted.words]  # the arguments after the command
+        self._words = [*words, *adopted.words]  # the arguments after the command's name
         self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in CI_COMMANDS:
-            self.command = "run"  # `run`'s options specify where a failed step writes results
+            self.command = "run"  # results of a failed step are written as for `run`
         self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
     def _context(self) -> Any:
-        """The Click context of the command line, without the parts that cannot be parsed, or None
-        if the command is missing or unknown.
+        """The Click context of the command line, omitting the parts that cannot be parsed. None if
+        the command is missing or unknown.
         """
         if not self.command:
             return None
@@ -257,10 +260,10 @@ class Call:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """The values of the options that can be parsed, keyed by the option's field, such as
+        """The values of all options that can be parsed, keyed by their fields, such as
         `log_format`.
 
-        Even an invalid command line can specify where to write the results.
+        This includes where to write the results, even if the command line is invalid.
         """
         if self._context is None:
             return {}
@@ -270,8 +273,8 @@ class Call:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The flags whose values come from variables, each with the name that the user knows it by:
-        the form's parameter, or the variable itself.
+        """The flags whose values come from variables, each with the name by which the user knows
+        it: the form's parameter or the variable itself.
 
         For example, `{"--git-username": "git-username"}`.
         """
@@ -292,13 +295,15 @@ class Call:
         return names
 
     def in_words_of_the_form(self, text: str) -> str:
-        """Return the message with options replaced by the names of the form's parameters.
+        """Return a message in which options are replaced with the names of the form's parameters.
 
-        `--tag` becomes `tag`, and `--tag=` becomes `tag: `, if the form has a parameter `tag`.
+        If the form has a parameter `tag`, then `--tag` becomes `tag`, and `--tag=` becomes `tag: `.
         """
 
         def parameter_for(flag: re.Match[str]) -> str:
-            """Return the parameter for a matched flag, or the flag itself if there is none."""
+            """Return the parameter for a matched flag, or the flag itself if the form has no such
+            parameter.
+            """
             name, equals = flag.groups()
             if name not in self._fields:
                 return flag[0]
@@ -308,8 +313,8 @@ class Call:
 
     @cached_property
     def log(self) -> Log:
-        """The log in the requested format. The first access creates it, and logs a warning for each
-        unknown variable, because these may explain later errors.
+        """The log in the requested format. The first access creates the log, and logs a warning for
+        each unknown variable, because these variables may explain later errors.
         """
         log_format = self.given.get("log_format", "auto")
         if log_format == "auto":

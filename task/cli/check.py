@@ -34,7 +34,7 @@ def carry_out(
     """Judge the version changes between the two commits in the settings, and return the report.
 
     Nothing is written to Git, but with `--comment`, the report is posted as a comment. A shield
-    against signals is added to `shielded`, and the caller closes it once the report is published.
+    against signals is added to `shielded`, which the caller closes once the report is published.
     """
     compared = compared_of(settings.check, environ)
     job = job_of(settings, (), environ)
@@ -43,7 +43,7 @@ def carry_out(
         report = judge(job, world, compared)
         if log.form == "github":
             _attach_admitted_versions(report, log)
-        shielded.enter_context(shutdown.shield())  # from now on, no signal can lose the report
+        shielded.enter_context(shutdown.shield())  # a signal can no longer lose the report
         return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():
@@ -51,8 +51,8 @@ def carry_out(
 
 
 def _attach_admitted_versions(report: Report, log: Log) -> None:
-    """Log a notice for each admitted version. GitHub shows it at the version's line. Refused
-    versions are reported as errors, which already have a line.
+    """Log a notice for each admitted version, which GitHub shows at the version's line. Refused
+    versions need no notice: they are reported as errors, which already include the line.
     """
     for decision in report.updates:
         app = decision.subscription.application

@@ -1,9 +1,9 @@
-"""Creates a Typer command and its help from a function, and from the fields that define the
-command's options.
+"""Creates a Typer command and its help from a function and from the settings' fields that define
+the command's options.
 
-Typer's own help draws boxes and, at 80 columns, truncates long names and variables. Click's plain
-help does not. `--help` shows the options that most users of the command need. `--help-all` shows
-all options and their variables.
+Typer's own help draws boxes and, at 80 columns, truncates long names and variables, so Click's
+plain help is used instead. `--help` shows the options that most of the command's users need, and
+`--help-all` shows all options and their variables.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ SHORT = {
     "--output": "-o",
     "--namespace": "-n",
     "--selector": "-l",
-}  # as in kubectl
+}  # the same short options as in kubectl
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
 
 
 def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
-    """Return a function whose signature makes Typer create the command's options.
+    """Return a function from whose signature Typer creates the command's options.
 
-    `body` is called with the settings and the call. The demo has no settings: it is called with the
-    one option that it declares itself.
+    The function calls `body` with the settings and the call. `demo` has no settings, so its body is
+    called with the single option that it declares itself.
     """
 
     def run_command(
         context: typer.Context,
-        **_parsed: Any,  # the same as `context.params`, except that an empty list is None
+        **_parsed: Any,  # equals `context.params`, but with None for empty lists
     ) -> int:
         """Call `body`, and return its exit code."""
-        # a signal during the imports did not raise an error, and stdin may never end
+        # stop now if a signal arrived during the imports, because reading stdin might block forever
         shutdown.check()
         has_settings = command in TAKEN
         if has_settings:
@@ -65,7 +65,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         annotation=typer.Context,
     )
 
-    # Typer reads these instead of `run_command`'s own signature and docstring.
+    # Typer reads these attributes instead of the actual signature and docstring of `run_command`.
     signature = inspect.Signature([context, *params, _help_all_parameter()])
     run_command.__signature__ = signature  # type: ignore[attr-defined]
     run_command.__annotations__ = {}
@@ -74,12 +74,13 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
 
 
 def settings_of(command: str, parsed_values: Mapping[str, Any]) -> Settings:
-    """Return the settings for a call to the command.
+    """Return the settings for a call of the command.
 
-    `parsed_values` are from Typer, by the name of the option's field, such as `git_username`.
-    Raises `UsageError` for options that cannot be combined.
+    `parsed_values` contains the values that Typer parsed, keyed by the options' fields, such as
+    `git_username`. Raises `UsageError` for options that cannot be combined, or that require another
+    option.
     """
-    accepted = TAKEN[command]  # the records and single options that the command accepts
+    accepted = TAKEN[command]  # the option records and single options that the command accepts
     record_types = get_type_hints(Settings)
     records = {
         name: record_of(record_type, parsed_values)
@@ -93,7 +94,9 @@ def settings_of(command: str, parsed_values: Mapping[str, Any]) -> Settings:
 
 
 def record_of(record: type, values: Mapping[str, Any]) -> Any:
-    """Return a record with the values that match its fields. Other fields keep their defaults."""
+    """Create a record from those values that match its fields. All other fields keep their
+    defaults.
+    """
     names = [field.name for field in fields(record) if field.name in values]
     return record(**{name: values[name] for name in names})
 
@@ -105,24 +108,24 @@ def _typer_parameter(
     *,
     is_required: bool,
 ) -> inspect.Parameter:
-    """Return a parameter for a function's signature. Typer creates an option or argument of the
-    command from it.
+    """Return a parameter of a function signature from which Typer creates an option or argument of
+    the command.
 
     `field` is a field of the settings, such as `git_username`, and `kind` is its type. A bool
-    becomes a flag, `--x/--no-x`, and a tuple becomes an option that can be repeated.
+    becomes a flag (`--x/--no-x`), and a tuple becomes a repeatable option.
     """
     is_flag = kind is bool or bool in get_args(kind)  # `bool`, or `bool | None`
     is_list = get_origin(kind) is tuple
     has_single_text = not is_flag and not is_list
     has_choices = option.read is one_of
-    # "" stands for an empty tuple, and for an empty secret
+    # "" represents an empty tuple or an empty secret
     default = "" if is_list or isinstance(field.default, Secret) else field.default
 
     declare = typer.Argument if option.argument else typer.Option
     declaration = declare(
         *_names_for_typer(field, option, is_flag=is_flag),
         envvar=None if option.old_name else variable_of(field.name),
-        hidden=option.old_name,  # an old name still works, but the help does not show it
+        hidden=option.old_name,  # old names still work, but the help omits them
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
@@ -133,7 +136,7 @@ def _typer_parameter(
         autocompletion=(lambda: option.metavar.split("|")) if has_choices else None,
     )
 
-    # Typer shows the default in the help. It reads all values except flags as strings, which
+    # Typer shows the default in the help. It parses all values except flags as strings, which
     # `_reader` converts.
     default_for_typer: Any = option.shown or default
     type_for_typer: Any = str
@@ -156,7 +159,7 @@ def _typer_parameter(
 
 def _names_for_typer(field: Field[Any], option: Option, *, is_flag: bool) -> list[str]:
     """Return an option's names in Typer's notation, such as `["--output", "-o"]` or
-    `["--wait/--no-wait"]`. An argument has no names.
+    `["--wait/--no-wait"]`. The list is empty for an argument.
     """
     if option.argument:
         return []
@@ -175,16 +178,16 @@ def _reader(
     is_flag: bool,
     is_required: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return the function that Typer calls to convert an option's parsed value to the value of the
+    """Return the callback with which Typer converts an option's parsed value to the value of the
     settings' field.
 
-    `default` is the value that the option has in Typer if the user does not set it.
+    `default` is the option's default value in Typer.
     """
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        """Return the value for the settings. Raises `BadParameter` if a required value is blank."""
+        """Convert an option's value. Raises `BadParameter` if a required value is blank."""
         given = _given_values(context, param, value, option, default)
-        if is_flag:  # Typer has parsed the bool, but does not treat a blank variable as unset
+        if is_flag:  # Typer has parsed the bool, but a blank variable must count as unset
             return value if given.is_given else field.default
         result = option.read(given)
         if is_required and not result:
@@ -201,9 +204,10 @@ def _given_values(
     option: Option,
     default: Any,
 ) -> Given:
-    """Return an option's values as strings, and where they come from.
+    """Return an option's values as strings, together with their source.
 
-    `value` is what Typer has parsed. If the user did not set a value, there are no strings.
+    `value` is the value that Typer parsed. If the user did not set the option, there are no
+    strings.
     """
     typer_source = context.get_parameter_source(str(param.name))
     source: Origin = "default"
@@ -212,7 +216,7 @@ def _given_values(
 
     texts: tuple[str, ...] = ()
     if source == "variable":
-        # not `value`, because Typer splits it at spaces
+        # not `value`, because Typer splits a variable's value at spaces
         texts = (os.environ[str(param.envvar)],)
     elif source == "command line":
         values = value if isinstance(value, list | tuple) else [value]
@@ -226,15 +230,15 @@ def _given_values(
     )
 
 
-# arguments that are files, not NAME or NAMESPACE/NAME
+# matches arguments that must be files, rather than NAME or NAMESPACE/NAME
 _PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")
 
 
 class GroupedHelp(TyperCommand):
-    """A command with a help section for each `rich_help_panel` of its options."""
+    """A command whose help has a section for each `rich_help_panel` of its options."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words after the command's name.
+        """Return the words that follow the command's name in the usage line.
 
         Typer's own version puts braces around a required argument.
         """
@@ -244,12 +248,12 @@ class GroupedHelp(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command line. An `--html` without a value first gets the value `-`
+        """Parse the command line's arguments. If `--html` has no value, it is first set to `-`
         (stdout), because Typer does not support optional values.
 
-        In `report --html report.json`, the only plain word is the report to read, not the value of
-        `--html`. For other commands, raises `UsageError` if the word after `--html` could be the
-        name of an Application.
+        In `report --html report.json`, the only argument that is not an option is the report to
+        read, not the value of `--html`. For other commands, raises `UsageError` if the word after
+        `--html` could be the name of an Application.
         """
         has_html_option = any(param.name == "html" for param in self.params)
         if not has_html_option or "--html" not in args:
@@ -258,7 +262,7 @@ class GroupedHelp(TyperCommand):
         index = args.index("--html")
         words_before = args[:index]
         words_after = args[index + 1 :]
-        # the end of the command line counts as another option
+        # the end of the command line is treated like another option
         next_word = words_after[0] if words_after else "--"
         has_value = not _is_option(next_word)
         shows_a_report = self.name == "report"
@@ -279,9 +283,9 @@ class GroupedHelp(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the help's sections, in the order of `GROUPS`, and the number of omitted options.
+        """Write the help sections in the order of `GROUPS`, and the number of omitted options.
 
-        Only the common options are written or, with `everything`, all options.
+        Only common options are included unless `everything` is set.
         """
         rows_by_section: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         declared_options = {field.name: option for field, _, option in options_of(str(self.name))}
@@ -313,8 +317,8 @@ class GroupedHelp(TyperCommand):
         formatter.write_text(FOOT)
 
     def _is_common(self, option: Option | None) -> bool:
-        """Return whether `--help` shows an option. Typer's own options, such as `--help`, are
-        always shown.
+        """Return whether `--help` lists an option. Typer's own options, such as `--help` itself,
+        are always listed.
         """
         if option is None:
             return True
@@ -323,7 +327,7 @@ class GroupedHelp(TyperCommand):
         return option.common
 
     def whole_help(self, context: Any) -> str:
-        """Return the help with all options."""
+        """Return the command's help, including all options."""
         formatter = context.make_formatter()
         self.format_usage(context, formatter)
         self.format_help_text(context, formatter)
@@ -332,7 +336,9 @@ class GroupedHelp(TyperCommand):
 
 
 def _is_option(word: str) -> bool:
-    """Return whether a word of the command line is an option. `-` is a value: stdin or stdout."""
+    """Return whether a command-line argument is an option. `-` is not: it is a value that means
+    stdin or stdout.
+    """
     return word.startswith("-") and word != "-"
 
 
@@ -366,18 +372,18 @@ def _help_row(
     *,
     everything: bool,
 ) -> tuple[str, str]:
-    """Return the two columns of an option's help: its names with its value (`name`, possibly
+    """Return the two columns of an option's row in the help: its names and value (`name`, possibly
     shortened), and its description with notes in brackets.
 
-    With `everything`, for `--help-all`, a note shows the variable. Otherwise, the option's brief
-    texts are used if it has any.
+    With `everything` (for `--help-all`), a note names the option's variable. Otherwise, the
+    option's brief texts are used, if there are any.
     """
     text = option.help
     notes = []  # "repeatable", "default: auto", …
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
-        name = param.opts[0]  # `--no-x` is useful only if a variable or the default turns `--x` on
+        name = param.opts[0]  # omit `--no-x`, which is useful only if `--x` is on by default
     elif any(option.brief):
         brief_metavar, text = option.brief
         name = name.replace(option.metavar, brief_metavar)

@@ -1,4 +1,4 @@
-"""`demo`: shows what a run does, using a throwaway repository. Needs only Python and git."""
+"""`demo`: demonstrates a run in a throwaway repository. Requires only Python and git."""
 
 import os
 import shutil
@@ -77,8 +77,8 @@ def demo(
 
 
 def _run_demo(folder: str) -> int:
-    """Create a repository in the folder, plan and run an update, print the decisions, the diff, and
-    the commit, and return the exit code.
+    """Create a repository in the folder; plan and run an update; print the decisions, the diff, and
+    the commit; and return the exit code.
     """
     repo = os.path.join(folder, "gitops.git")
     applications = os.path.join(folder, "applications.yaml")
@@ -114,7 +114,7 @@ def _run_demo(folder: str) -> int:
     message = log.out.decode().rstrip()
     say("\nThe commit:\n" + textwrap.indent(message, "    ", lambda _line: True) + "\n")
 
-    # The run must do what the plan showed.
+    # The run must have done exactly what the plan showed.
     verdicts = sorted(decision.verdict for decision in report.decisions)
     planned_trees = [commit.tree for commit in plan.commits]
     written_trees = [commit.tree for commit in report.commits]
@@ -125,10 +125,12 @@ def _run_demo(folder: str) -> int:
 
 
 def _applications(repo: str) -> str:
-    """Return the manifests of the three Applications, as YAML. `repo` is their repository."""
+    """Return the manifests of three Applications, as YAML. `repo` is the repository's URL."""
 
     def manifest(name: str, images: str, *annotations: str) -> str:
-        """Return an Application with an `image-list` and more annotations (`key: value`)."""
+        """Return the manifest of an Application with an `image-list` and further annotations (`key:
+        value`).
+        """
         lines = "".join(f"    {PREFIX}/{annotation}\n" for annotation in annotations)
         return MANIFEST.format(
             name=name,
@@ -152,7 +154,7 @@ def _applications(repo: str) -> str:
 
 
 def _make_repository(git: Git, repo: str) -> None:
-    """Create a bare repository with one commit of `FILES`."""
+    """Create a bare repository with a single commit that contains `FILES`."""
     git.run("init", "--quiet", "--bare", "--initial-branch=main", "--", repo)
     commands = [
         "commit refs/heads/main",

@@ -1,11 +1,11 @@
-"""The meaning of each exit code, for `image-update help exit-codes` and the end of the help.
+"""The meanings of the exit codes, for `image-update help exit-codes` and the end of the main help.
 
-`errors.exit_of` chooses a run's code.
+`errors.exit_of` determines a run's exit code.
 """
 
 from __future__ import annotations
 
-# The wording matches the table in docs/reference.md, which also lists who has to act.
+# The wording matches the table in docs/reference.md, which also states who has to act.
 MEANINGS = {
     "0": "updated, unchanged, or skipped by the rules",
     "1": "a defect in Image Update, with a traceback on stderr",

@@ -1,7 +1,9 @@
-"""The `options` parameter in a CI system's form, for options without a parameter of their own.
+"""The parameter `options` in a CI system's form, for options that do not have a dedicated
+parameter.
 
-Dashboards draw a field for each parameter, so only options that people fill in are parameters. All
-other options are written as on the command line, one per line. They never pass through a shell.
+Dashboards display a field for each parameter, so only options that people fill in interactively
+have one. All other options are written as on the command line, one per line, and never pass through
+a shell.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ from task.cli.mistakes import unknown_option
 from task.errors import UsageError
 from task.option import variable_of
 
-# The arguments after this word come from `options`, because Tekton can pass an array only as
+# The arguments after this marker come from `options`, because Tekton can pass an array only as
 # arguments.
 MARK = "--options"
 _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
-# Set by the manifest: where the CI system reads results from, and where it mounts certificates and
-# credentials.
+# Options that the manifest sets: where the CI system reads results, and where it mounts
+# certificates and credentials.
 _RESULTS = ("--results-dir", "--dotenv")
 _MOUNTED = ("--basic-auth-directory", "--ca-file", "--report")
-# Options for secrets, which the manifest may pass as variables.
+# Options for secrets, which the manifest may pass in variables.
 _SECRETS = {
     "--ssh-key-file": "IMAGE_UPDATE_SSH_KEY",
     "--github-app-key-file": "IMAGE_UPDATE_GITHUB_APP_KEY",
@@ -40,9 +42,10 @@ def arguments(
 ) -> list[str]:
     """Return the arguments that the `options` parameter adds to the command line.
 
-    `entries` are its lines, such as `--tag 1.2`, which becomes `--tag=1.2`. `flags` has each
-    command's Typer options, and `parameters` has the names of the form's other parameters. Raises
-    `UsageError` for an entry that is not an option, or that the form or the manifest already sets.
+    `entries` are the parameter's lines, such as `--tag 1.2`, which becomes `--tag=1.2`. `flags`
+    contains each command's Typer options, and `parameters` contains the names of the form's other
+    parameters. Raises `UsageError` for an entry that is not an option, or for an option that the
+    form or the manifest already sets.
     """
     option_by_name = {}
     for option in flags[command]:
@@ -68,7 +71,8 @@ def _as_argument(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> str:
-    """Return the argument for an entry of `options`: `--name=value`, or `--name` for a flag.
+    """Convert an entry of `options` to a command-line argument: `--name=value`, or `--name` for a
+    flag.
 
     An option with an empty value (`--name=`) counts as unset, and the result is "". Raises
     `UsageError` for an invalid entry.
@@ -112,12 +116,12 @@ def _refuse_repeated_option(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> None:
-    """Raise `UsageError` for an option that has its own parameter in the form, or that the manifest
-    (the CI system's definition of this step) already sets.
+    """Raise `UsageError` for an option that has a dedicated parameter in the form, or that the
+    manifest (the CI system's definition of this step) already sets.
 
-    `option` is the Typer option with this name, or None if it is unknown.
+    `option` is the Typer option called `name`, or None if there is no such option.
     """
-    flag = str(option.opts[0]) if option is not None else name  # `name` may be the short form
+    flag = str(option.opts[0]) if option is not None else name  # `name` may be a short form
     parameter = flag.removeprefix("--")
     if parameter in parameters:
         raise UsageError(
@@ -139,6 +143,6 @@ def _refuse_repeated_option(
 
 
 def shown_flags(params: Collection[Any]) -> list[str]:
-    """Return the flags that a command's help shows. `params` are its Typer options."""
+    """Return the flags listed in a command's help. `params` are the command's Typer options."""
     shown_params = [param for param in params if not getattr(param, "hidden", False)]
     return [flag for param in shown_params for flag in param.opts]

@@ -1,4 +1,4 @@
-"""Builds the job for a run from the settings. Raises `UsageError` for an invalid value."""
+"""Builds a run's job from the settings. Raises `UsageError` for an invalid value."""
 
 from __future__ import annotations
 
@@ -48,28 +48,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GivenImages:
-    """The images for a run: from one build, or from events, each of which is a separate build."""
+    """A run's images, which come from a single build, or from events, each of which is a separate
+    build.
+    """
 
     images: tuple[Image, ...] = ()
     events: Events | None = None
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether the events do not include a push of a tagged image."""
+        """Whether there are events, but none is a push of a tagged image."""
         return self.events is not None and not self.images
 
 
 def given_images(options: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
-    """Return the images from the options and from the `--images-from` files.
+    """Return the images specified by the options and by the `--images-from` files.
 
-    A file contains either the images of one build, which are added to those from the options, or
+    A file contains either a single build's images, which are added to those from the options, or
     registry events, each of which is a separate build. `applications` are the values of
     `--applications`, which may also read stdin.
     """
     if not options.images_from:
         return GivenImages(event_images(options.image, options.image_digest, options.tag))
 
-    # Imported late: the module parses events from fifteen registries, and few runs read any.
+    # Imported late, because the module parses events from fifteen registries, and few runs need it.
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
     if STDIN in options.images_from and STDIN in applications:
@@ -109,8 +111,8 @@ def job_of(
     environ: Mapping[str, str],
     events: Events | None = None,
 ) -> Job:
-    """Return the job (the work of one run) that the options and the CI system's variables describe.
-    Raises `UsageError` for an invalid value.
+    """Return the job (a run's work) that the options and the CI system's variables describe. Raises
+    `UsageError` for an invalid value.
 
     `images` are the images from the options or from `events`. Each event is a separate build.
     """
@@ -119,19 +121,19 @@ def job_of(
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     origin = origin_of(environ)  # the CI job's own commit, repository, and run
-    # the repository of the CI job, even if the job has not built the images
+    # the CI job's repository, even if the job did not build the images
     job_repository = without_login(settings.source_repository or origin.repository)
-    # Events are about builds elsewhere, and commands such as `promote` deploy earlier builds.
+    # Events are about builds in other jobs, and commands such as `promote` deploy earlier builds.
     is_build_of_job = events is None and not kind_of(settings.command).deploys_only
-    if not is_build_of_job:  # the CI job's other facts do not describe the images' build
+    if not is_build_of_job:  # apart from the run, the CI job's facts do not apply
         origin = Origin(run=origin.run)
 
     build = Build()
-    if not events:  # the options may describe the build, even if the variables do not
+    if not events:  # even if the variables do not describe the build, the options may
         build_variables = environ if is_build_of_job else {}
         build = build_of(build_variables, event_options, settings.source_repository)
 
-    # the images' source: if the job has not built them, only the options can specify it
+    # the images' source, which only the options can specify if the job did not build the images
     source_repository = without_login(settings.source_repository or origin.repository)
     source_commit = event_options.source_commit or origin.commit
     source_page = _commit_page(source_repository.removesuffix(".git"), source_commit)
@@ -164,7 +166,7 @@ def job_of(
 
 
 def _terms(settings: Settings, build: Build, now: str) -> Terms:
-    """Return the options that affect decisions. `now` is the current time as RFC 3339."""
+    """Return the options that affect decisions. `now` is the current time in RFC 3339 format."""
     return Terms(
         allow_downgrade=settings.rules.allow_downgrade,
         carry=settings.git.carry_parameters,
@@ -179,13 +181,13 @@ def _terms(settings: Settings, build: Build, now: str) -> Terms:
 
 
 def _wording(settings: Settings, origin: Origin) -> Wording:
-    """Return the settings for commit messages. `origin` is the source of the build.
+    """Return the settings for commit messages. `origin` is the build's source.
 
     Raises `UsageError` for an invalid template or trailer.
     """
     commits = settings.commit
-    # The GitHub API makes the token's owner the author, and other people cannot sign off on the
-    # owner's behalf.
+    # The GitHub API makes the token's owner the author, and nobody else can sign off on the owner's
+    # behalf.
     sign_off = False if commits.commit_through == "github" else commits.sign_off
     return Wording(
         author=Person(commits.git_author_name, commits.git_author_email),
@@ -200,8 +202,8 @@ def _wording(settings: Settings, origin: Origin) -> Wording:
 def _requests(
     commits: CommitOptions, environ: Mapping[str, str], page: str, run: str
 ) -> PullRequestOptions:
-    """Return the settings for pull requests. `page` is the built commit's page, and `run` is the
-    pipeline run's.
+    """Return the settings for pull requests. `page` is the URL of the built commit, and `run` is
+    the URL of the pipeline run.
     """
     return PullRequestOptions(
         labels=commits.pull_request_label,
@@ -216,7 +218,7 @@ def _requests(
 
 
 def duration_of(option: str, text: str) -> int:
-    """Convert an option's value, such as 3d, to seconds. Raises `UsageError`."""
+    """Convert the duration in an option's value, such as 3d, to seconds. Raises `UsageError`."""
     try:
         return seconds_of(text) if text else 0
     except Malformed as error:
@@ -224,9 +226,9 @@ def duration_of(option: str, text: str) -> int:
 
 
 def _flags_on_command_line(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options about pull requests, such as `--auto-merge`, that are set on the command
-    line. Options whose variables are set are omitted, because a platform may set those for
-    everyone. So is `--pull-request` itself.
+    """Return the pull request options, such as `--auto-merge`, that are set on the command line.
+    Options whose variables are set are omitted, because a platform may set these variables for
+    everyone. `--pull-request` itself is never included.
     """
     fields = (
         "pull_request_label",
@@ -244,10 +246,11 @@ def _plan_comment(
     images: tuple[Image, ...],
     environ: Mapping[str, str],
 ) -> PlanComment:
-    """Return the pull request to comment on, and the key that identifies the comment on it.
+    """Return the pull request to comment on, and a key that identifies this plan's comment.
 
-    Plans for different images or Applications get separate comments, so the key is a hash of both.
-    Raises `UsageError` if the run is not a plan, or is not for a pull request.
+    Plans for different images or Applications have separate comments, so the key is a hash of both.
+    Raises `UsageError` if the run is not a plan, or if the CI job is not running for a pull
+    request.
     """
     if not settings.dry:
         raise UsageError(
@@ -275,10 +278,10 @@ def _deployed_source(
     commit: str,
     environ: Mapping[str, str],
 ) -> DeployedSource | None:
-    """Return the source commit whose deployments the forge should show (`--deployments`), or None
-    if it should not.
+    """Return the source commit whose deployments the forge should show, or None without
+    `--deployments` or in a dry run.
 
-    `repository` and `commit` are the build's source. `commit` is "" for a promotion, because it is
+    `repository` and `commit` are the build's source. For a promotion, `commit` is "", because it is
     determined later. Raises `UsageError` if the source is unknown.
     """
     shows_deployments = settings.deployments and not settings.dry
@@ -286,7 +289,7 @@ def _deployed_source(
         return None
     _check_deployed_source(settings, repository, commit)
 
-    ref = ""  # the branch or tag, which is known only if this CI job has built the commit
+    ref = ""  # the branch or tag, known only if this CI job built the commit
     job_commit = environ.get("CI_COMMIT_SHA", "").strip()
     if commit and commit == job_commit:
         ref = environ.get("CI_COMMIT_REF_NAME", "").strip()
@@ -301,8 +304,8 @@ def _deployed_source(
 
 
 def _check_deployed_source(settings: Settings, repository: str, commit: str) -> None:
-    """Raise `UsageError` if the repository or the commit is unknown, or if the repository's URL is
-    not https or ssh. `promote` does not need a commit yet.
+    """Raise `UsageError` if the repository or commit is unknown, or if the repository's URL is not
+    an https or ssh URL. For `promote`, the commit may still be unknown.
     """
     if not repository:
         raise UsageError(
@@ -338,15 +341,16 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return which Applications to consider, and the defaults for settings without an annotation.
+    """Return the scope: which Applications to consider, and defaults for settings without an
+    annotation.
 
-    Applications can be named with the APP argument and with `--application`. With both, an
+    Applications can be named with the argument APP and with `--application`. If both are used, an
     Application must match both.
     """
     options = settings.scope
-    typed_names = settings.app or settings.status.app  # the APP argument
-    option_names = settings.application  # `--application`
-    # With both, `within` restricts the typed names to those in the option.
+    typed_names = settings.app or settings.status.app  # from the argument APP
+    option_names = settings.application  # from `--application`
+    # If both are used, `within` restricts the names in the argument to those in the option.
     names_to_match_too = option_names if typed_names else ()
     return Scope(
         prefix=options.annotation_prefix,
@@ -370,11 +374,11 @@ def scope_of(settings: Settings) -> Scope:
 def _promotion(settings: Settings, repository: str) -> Promotion | None:
     """Return the requested promotion, or None for commands other than `promote`.
 
-    `repository` is the CI job's repository, or the repository set in the options.
+    `repository` is the CI job's repository, or the one set with the options.
     """
     if settings.command != "promote":
         return None
-    # Imported late, so that other commands do not wait for a module that they do not need.
+    # Imported late, so that other commands do not have to load a module that they never use.
     from task.commands.promotion import check_promotion  # noqa: PLC0415
 
     options = settings.promote
@@ -392,10 +396,10 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """Return what a person requests with `hold`, `release`, or `rollback`, or None for other
-    commands. A hold is an order that keeps a version.
+    """Return what the user requests with `hold`, `release`, or `rollback`, or None for any other
+    command. A hold is an order to keep a version.
 
-    `now` is the current time as RFC 3339. Raises `UsageError` for an invalid value.
+    `now` is the current time in RFC 3339 format. Raises `UsageError` for an invalid value.
     """
     if not kind_of(settings.command).by_hand:
         return None
@@ -420,10 +424,10 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` if `--reason` or `--by`, which a commit will show, contains the value of a
-    secret variable.
+    """Raise `UsageError` if `--reason` or `--by`, which will be visible in a commit, contains the
+    value of a secret variable.
 
-    A CI system may expand variables in the text, as GitLab does for $NAME.
+    A CI system may expand variables in these options' values, as GitLab does for $NAME.
     """
     for name in SECRETS:
         secret = environ.get(name, "").strip()
@@ -435,9 +439,9 @@ def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
 
 
 def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) -> Hold:
-    """Return the hold that the options describe. A hold is an order that keeps a version.
+    """Return the hold that the options describe. A hold is an order to keep a version.
 
-    Without `--by`, it is from the user of the CI system.
+    Without `--by`, the hold is attributed to the CI system's user.
     """
     by = options.by or actor_of(environ)[:LONGEST]
     return Hold(
@@ -449,7 +453,7 @@ def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) 
 
 
 def _failed_image(text: str) -> Image:
-    """Return the image set with `--failed`. Raises `UsageError` if the image has no version."""
+    """Return the image from `--failed`. Raises `UsageError` if the image has no version."""
     hint = "use the full image reference from the build, such as ghcr.io/acme/web:1.2.3"
     try:
         image = parse_image(text)
@@ -468,10 +472,11 @@ def _commit_page(repository: str, commit: str) -> str:
 
 
 def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """Return the trailers (`KEY: value` lines at the end of a commit message) about the build.
+    """Return the commit message trailers (`KEY: value` lines at the end) that describe the build.
 
-    `origin` has the CI system's facts about the commit that the CI job built. They are ignored if
-    `--source-commit` is a different commit. Raises `UsageError` for an invalid `--trailer`.
+    `origin` contains the CI system's facts about the commit that the CI job built. These facts are
+    ignored if `--source-commit` is a different commit. Raises `UsageError` for an invalid
+    `--trailer`.
     """
     options = settings.commit
     for key, _ in options.trailer:
@@ -493,8 +498,8 @@ def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
 
 
 def _template(path: str) -> str | None:
-    """Return the text of the commit message template, or None if there is none. Raises `UsageError`
-    if the template cannot be read or used.
+    """Return the commit message template's text, or None if there is no template. Raises
+    `UsageError` if the template cannot be read or used.
     """
     if not path:
         return None
@@ -523,15 +528,15 @@ SECONDS = {
 }
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
-_LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely to be a mistake than a tag
-LONGEST = 500  # characters in a reason or name
+_LIKE_BACK = re.compile(r"[0-9]+-back")  # `0-back` is more likely to be a mistake than a tag
+LONGEST = 500  # maximum number of characters in a reason or name
 
 
 def until_of(text: str, now: str) -> str:
-    """Return the end of a hold as RFC 3339 in UTC, or "" if `text` is empty.
+    """Return the time when a hold ends, as RFC 3339 in UTC, or "" if `text` is empty.
 
-    `text` is a time, a date (meaning the start of that day), or a duration from `now`, such as 3d.
-    Raises `UsageError` for anything else and for a time in the past.
+    `text` is a time, a date (meaning the start of that day), or a duration that starts at `now`,
+    such as 3d. Raises `UsageError` for anything else, or for a time in the past.
     """
     if not text:
         return ""
@@ -552,8 +557,9 @@ def until_of(text: str, now: str) -> str:
 
 
 def _end_of_hold(text: str, start: datetime) -> datetime:
-    """Convert a duration from `start`, such as 3d, or an ISO 8601 time to a time in UTC. A time
-    without a zone is in UTC. Raises `ValueError` or `OverflowError` for other strings.
+    """Convert a duration that starts at `start`, such as 3d, or an ISO 8601 time to a time in UTC.
+    A time without a time zone is taken as UTC. Raises `ValueError` or `OverflowError` for other
+    strings.
     """
     duration = DURATION.fullmatch(text)
     if duration:
@@ -583,5 +589,5 @@ def _checked_destination(text: str) -> str:
 
 
 def _short_line(text: str) -> str:
-    """Return a reason or name as one line, without characters that control a terminal or a log."""
+    """Return a reason or name as a single line, without terminal or log control characters."""
     return one_line(text)[:LONGEST]

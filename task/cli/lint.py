@@ -65,7 +65,7 @@ def lint(settings: Settings, call: Call) -> int:
         placed_findings, applications_read, comparison = _collect_findings(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
-            # Here, the source comes from an argument, so the error must not mention --applications.
+            # The source was passed as an argument, so the error must not mention --applications.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if form in lint_views.REPORTS:
             finding = Finding(noted("error", str(error), error.hint))
@@ -89,17 +89,17 @@ def _print_findings(
     form: str,
     log: Log,
 ) -> None:
-    """Print the findings in the requested format (`form`: "text", "json", "sarif", …), and the
-    comparison with Argo CD Image Updater (AIU) if there is one.
+    """Print the findings in the requested format (`form`: "text", "json", "sarif", …), along with
+    the comparison with Argo CD Image Updater (AIU), if there is one.
 
-    Each of `placed_findings` is a finding with its file and line.
+    `placed_findings` contains each finding with its file and line.
     """
     if form == "json":
         say(lint_views.as_report(placed_findings, comparison))
         return
     if form in lint_views.REPORTS:
         report = lint_views.REPORTS[form]
-        say(report(placed_findings))  # these formats do not show the comparison
+        say(report(placed_findings))  # these formats do not include the comparison
         return
     comparison_lines = lines(comparison) if comparison else ()
     if log.form == "github":
@@ -115,9 +115,9 @@ def _print_findings(
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
-    """Return the settings with each SOURCE added to `--applications`.
+    """Return the settings with each SOURCE argument added to `--applications`.
 
-    The `--applications` variable counts only if there is no SOURCE.
+    If there is a SOURCE, the value of `--applications` is ignored if it comes from a variable.
     """
     arguments = settings.lint.source
     if not arguments:
@@ -130,15 +130,15 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 
 @dataclass(frozen=True)
 class _Inspected:
-    """Everything that `lint` has read, and the findings from that."""
+    """Everything that `lint` has read, and the resulting findings."""
 
     discovery: Discovered  # the Applications and HelmReleases
-    texts: Mapping[str, str]  # content of the files from Git, by path
-    passed_over: Sequence[Application]  # Applications with annotations that were not read in full
-    git_subs: Sequence[Subscription]  # all subscriptions that write to a repository
+    texts: Mapping[str, str]  # path → content of a file from Git
+    passed_over: Sequence[Application]  # annotated Applications that were not read in full
+    git_subs: Sequence[Subscription]  # all subscriptions that write to Git repositories
     repository_findings: Sequence[Finding]  # about configs and open branches
     owner_findings: Sequence[Finding]  # about owners that revert patches or require signed commits
-    file_findings: Sequence[Finding]  # about holds, and the files that updates write
+    file_findings: Sequence[Finding]  # about holds, and the files that updates write to
     comparison: Migration | None
 
 
@@ -147,8 +147,8 @@ def _collect_findings(
     environ: Mapping[str, str],
     log: Log,
 ) -> tuple[list[Placed], int, Migration | None]:
-    """Return all findings, each with its file and line, the number of Applications read, and the
-    comparison with Argo CD Image Updater (AIU) if it was requested.
+    """Return all findings (each with its file and line), the number of Applications read, and the
+    comparison with Argo CD Image Updater (AIU), if it was requested.
     """
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
@@ -173,7 +173,7 @@ def _collect_findings(
     placed_findings += [_finding_of_problem(problem) for problem in discovery.problems]
     placed_findings += _unknown_name_findings(inspected, scope)
 
-    # findings about an annotation, whose line is looked up
+    # these findings are about an annotation, whose line has to be found
     prefix = settings.scope.annotation_prefix
     texts = inspected.texts
     compares = settings.lint.from_image_updater
@@ -181,7 +181,7 @@ def _collect_findings(
     for finding in (*annotation_findings, *inspected.owner_findings):
         placed_findings.append((finding, *_file_and_line(finding, prefix, texts)))
     placed_findings += _release_findings(inspected)
-    # these have no annotation, so they are at the manifest's first line
+    # these findings are not about an annotation, so they are placed at the manifest's first line
     for finding in inspected.file_findings:
         placed_findings.append((finding, *_file_and_line(finding, "", texts)))
     return placed_findings, applications_read, inspected.comparison
@@ -193,14 +193,14 @@ def _inspect(
     scope: Scope,
     world: RealWorld,
 ) -> _Inspected:
-    """Read the Applications, and then the repositories that they write to.
+    """Read the Applications, followed by the repositories that they write to.
 
-    Findings that need a repository, a forge, or a cluster are made here. The other findings need
-    only the manifests, and are made later.
+    Findings that require a repository, a forge, or a cluster are created here. All others require
+    only the manifests, and are created later.
     """
-    # `_with_texts` fills both while `discovered` reads the manifests
-    texts: dict[str, str] = {}  # content of the files from Git, by path
-    sets: dict[str, Mapping[str, Any]] = {}  # ApplicationSets, by `namespace/name`
+    # `_with_texts` fills both dictionaries while `discovered` reads the manifests
+    texts: dict[str, str] = {}  # path → content of a file from Git
+    sets: dict[str, Mapping[str, Any]] = {}  # `namespace/name` → ApplicationSet
     manifests = _with_texts(world.applications(), texts, sets)
     discovery = discovered(manifests, scope, world.locate)
     apps = discovery.applications
@@ -211,8 +211,8 @@ def _inspect(
         *_reverted_patches(apps, sets, scope, world),
         *_required_signatures(apps, scope, world),
     ]
-    # All subscriptions are needed to find the conflicts between them. If Applications were passed
-    # over, some are unknown, so the list stays empty.
+    # Finding conflicts between subscriptions requires all of them. If Applications were passed
+    # over, some subscriptions are unknown, so the list remains empty.
     git_subs = [] if world.passed_over() else _subscriptions_to_git(discovery, scope)
 
     comparison = None
@@ -238,14 +238,12 @@ def _inspect(
 
 
 def _finding_without_place(severity: Severity, message: str, hint: str) -> Placed:
-    """Return a finding without a file or line."""
+    """Return a finding that has no file or line."""
     return Finding(noted(severity, message, hint)), "", 0
 
 
 def _unknown_name_findings(inspected: _Inspected, scope: Scope) -> list[Placed]:
-    """Return a finding for each name in the options that does not match any Application or
-    HelmRelease.
-    """
+    """Return a finding for each name in the options that matches no Application or HelmRelease."""
     discovery = inspected.discovery
     releases = [release.application for release in discovery.helm_releases]
     excluded_apps = (*discovery.outside, *inspected.passed_over)
@@ -263,8 +261,8 @@ def _annotation_findings(
 ) -> Sequence[Finding]:
     """Return the findings about annotations.
 
-    If Argo CD Image Updater (AIU) is in use, or a comparison with it is requested (`compares`),
-    these include remarks for people who are migrating from it.
+    If Argo CD Image Updater (AIU) is in use, or if a comparison with it was requested (`compares`),
+    the findings include remarks for users who are migrating from it.
     """
     discovery = inspected.discovery
     findings = findings_of_all((*discovery.applications, *discovery.templates), scope.defaults)
@@ -282,19 +280,20 @@ def _annotation_findings(
 
 
 def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
-    """Yield a finding for each flaw (a mistake in an annotation) of Flux's HelmReleases."""
+    """Yield a finding for each flaw (annotation mistake) in Flux's HelmReleases."""
     for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
             finding = finding_of_flaw(release.application, flaw)
-            # A flaw without a key means that the manifest is not in Git here. It may be in Git in
-            # the place where `run` reads it.
+            # A flaw without a key means that this copy of the manifest is not in Git. The copy that
+            # `run` reads may well be in Git.
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
             yield finding, *_file_and_line(finding, "", inspected.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
-    """Convert a problem with reading a source of Applications to a finding with its file and line.
+    """Convert a problem that occurred while reading a source of Applications to a finding with its
+    file and line.
 
     A message such as `apps/web.yaml:12: …` is split into the location and the rest.
     """
@@ -308,7 +307,7 @@ def _finding_of_problem(problem: Problem) -> Placed:
     if problem.field and line:
         line = line_of_field(path, line, problem.field)
 
-    # A problem with one Application, or advice about unread sources, is only a warning.
+    # Problems with a single Application, and advice about unread sources, are only warnings.
     is_warning = bool(problem.application) or problem.advice
     severity: Severity = "warning" if is_warning else "error"
     finding = Finding(
@@ -326,10 +325,11 @@ def _reverted_patches(
     scope: Scope,
     world: World,
 ) -> Iterator[Finding]:
-    """Yield a warning for each live Application (changed in the cluster instead of Git) whose owner
-    would revert the change. An ApplicationSet is reported once, for its first Application.
+    """Yield a warning for each live Application (updated in the cluster instead of in Git) whose
+    owner would revert the update. An ApplicationSet is reported only once, for its first
+    Application.
 
-    `sets` has the ApplicationSets that generate Applications, by `namespace/name`.
+    `sets` contains the ApplicationSets that generate Applications, keyed by `namespace/name`.
     """
     reported_sets: set[str] = set()
     for app in apps:
@@ -338,7 +338,7 @@ def _reverted_patches(
         if not live_subs or app.generated_by in reported_sets:
             continue
 
-        # what reverts the change, such as "ApplicationSet argocd/web", or "" if nothing does
+        # what reverts updates, such as "ApplicationSet argocd/web", or "" if nothing does
         owner = ""
         if app.generated_by:
             patched_field = "spec.sources" if app.multi else "spec.source"
@@ -361,10 +361,10 @@ def _reverted_patches(
 def _required_signatures(
     apps: Iterable[Application], scope: Scope, world: World
 ) -> Iterator[Finding]:
-    """Yield a remark for each Argo CD project and repository that requires signed commits, at the
-    first Application that writes there.
+    """Yield a remark for each combination of an Argo CD project and a repository that requires
+    signed commits, placed at the first Application to which this applies.
 
-    Whether a run signs its commits depends on the run's options.
+    This is only a remark, because whether a run signs its commits depends on its options.
     """
     reported: set[tuple[str, str]] = set()  # (project, repository)
     for app in apps:
@@ -383,8 +383,8 @@ def _required_signatures(
 
 
 def _subscriptions_to_git(discovery: Discovered, scope: Scope) -> list[Subscription]:
-    """Return all subscriptions that write to a repository, including those that the options
-    exclude.
+    """Return all subscriptions that write to a Git repository, including those excluded by the
+    options.
     """
     apps = [subscribe(app, scope.defaults) for app in (*discovery.applications, *discovery.outside)]
     subs: list[Subscription] = []
@@ -394,7 +394,7 @@ def _subscriptions_to_git(discovery: Discovered, scope: Scope) -> list[Subscript
 
 
 def _path_and_line(origin: str) -> tuple[str, int]:
-    """Split `path:line` into path and line. The line is 0 if `origin` has no line."""
+    """Split `path:line` into the path and the line, which is 0 if `origin` does not include one."""
     path, _, line = origin.rpartition(":")
     if path and line.isdigit():
         return path, int(line)
@@ -406,10 +406,11 @@ def _with_texts(
     texts: dict[str, str],
     sets: dict[str, Mapping[str, Any]],
 ) -> Iterator[Found]:
-    """Yield the manifests. As each is yielded, add what `lint` needs later to two dictionaries.
+    """Yield the manifests. Before yielding each one, record what `lint` will need later in two
+    dictionaries.
 
-    `texts` gets the content of files from Git, keyed by the path in the manifest's origin. `sets`
-    gets the ApplicationSets that generate manifests, keyed by `namespace/name`.
+    `texts` receives the content of files from Git, keyed by the path in the manifest's origin.
+    `sets` receives the ApplicationSets that generate manifests, keyed by `namespace/name`.
     """
     for manifest in manifests:
         if manifest.owner is not None:
@@ -421,9 +422,11 @@ def _with_texts(
 
 
 def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
-    """Return the file and line of the annotation that a finding is about, or else of the manifest.
+    """Return the file and line of the annotation that a finding is about, or of the manifest if
+    there is no such annotation.
 
-    `prefix` is the annotations' prefix. `texts` has the content of the files from Git, by path.
+    `prefix` is the annotation prefix. `texts` contains the content of files from Git, keyed by
+    path.
     """
     path, start = _path_and_line(finding.origin)  # where the manifest starts
     if not finding.key or path in NO_FILES:
@@ -433,17 +436,17 @@ def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> t
     if not finding.field:
         return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=text)
 
-    # The annotation comes from an ImageUpdater. An `image-list` combines the fields `alias` and
-    # `imageName` of each image.
+    # The annotation was derived from an ImageUpdater, whose fields `alias` and `imageName` are
+    # combined in an `image-list`.
     value = finding.value
     if finding.field == "imageName":
         value = value.partition("=")[2]
     return path, line_of(path, start, finding.field, value, sure=True, text=text)
 
 
-LARGEST_DOCUMENT = 1_000_000  # characters in a document that is searched for a field
-# the most lines to examine for an annotation, because a List may have thousands of Applications
-# with the same keys
+LARGEST_DOCUMENT = 1_000_000  # characters; larger documents are not searched for a field
+# the maximum number of lines to examine for an annotation, because a List may contain thousands of
+# Applications with the same keys
 MOST = 500
 
 
@@ -456,16 +459,16 @@ def line_of(
     sure: bool = False,
     text: str | None = None,
 ) -> int:
-    """Return the line of an annotation in the YAML document that starts at the line `start`, or
-    `start` if it is not found. Lines count from 1.
+    """Return the line of an annotation in the YAML document that starts at line `start`, or `start`
+    if the annotation is not found. Lines are numbered from 1.
 
-    A line matches if it has `key` (with its prefix) and the first line of `value`. If no line has
-    both, the first line with the key is returned. With `sure`, that line is returned only if no
-    other line has the key, because a List is one document with many Applications. `text` is the
+    A line matches if it contains `key` (with its prefix) and the first line of `value`. If no line
+    contains both, the first line with the key is returned; but with `sure`, only if no other line
+    contains the key, because a List is a single document with many Applications. `text` is the
     content of a file that is not on this machine.
     """
     lines, begin, end = _document_lines(path, start, text)
-    key_lines = _lines_with_key(path, key, text)  # in the whole file, in ascending order
+    key_lines = _lines_with_key(path, key, text)  # for the whole file, in ascending order
     first_index = bisect_left(key_lines, begin)
     end_index = bisect_left(key_lines, end)
     in_document = key_lines[first_index:end_index][:MOST]
@@ -482,11 +485,11 @@ def line_of(
 
 
 def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
-    """Return the line of a field in the YAML document that starts at the line `start`.
+    """Return the line of a field in the YAML document that starts at line `start`.
 
-    `field` has the field's keys and indices, such as ("spec", "applicationRefs", 0). If it does not
-    exist, the result is the line of its closest existing parent. If the document is too large, or
-    is not YAML, the result is `start`.
+    `field` is the field's path of keys and indices, such as ("spec", "applicationRefs", 0). If the
+    field does not exist, return the line of its closest existing parent. If the document is too
+    large, or is not valid YAML, return `start`.
     """
     lines, begin, end = _document_lines(path, start, None)
     text = "\n".join(lines[begin:end])
@@ -500,22 +503,23 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
     line = start
     for part in field:
-        # The line is the key's or, in a sequence, the item's. The next part is in the value.
+        # The line is that of the key or, in a sequence, of the item. The next part is found in the
+        # value.
         key_or_item, node = _part_of(node, part)
         if key_or_item is None:
             break
-        lines_before = text.count("\n", 0, key_or_item.start)  # in the document
-        line = begin + lines_before + 1  # `begin` counts from 0
+        lines_before = text.count("\n", 0, key_or_item.start)  # within the document
+        line = begin + lines_before + 1  # `begin` is numbered from 0
     return line
 
 
 def _part_of(node: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
-    """Return the key and the value of `part` in a YAML node, or (None, None) if it does not exist.
+    """Return the key and value of `part` in a YAML node, or (None, None) if `part` does not exist.
 
-    In a mapping, `part` is a key. In a sequence, it is an index, and the item is returned twice,
-    because it has no key.
+    In a mapping, `part` is a key. In a sequence, `part` is an index, and the item is returned
+    twice, because items have no keys.
     """
-    collection = resolved(node) if node else None  # the node itself, or what an alias stands for
+    collection = resolved(node) if node else None  # follows an alias
     if collection is None:
         return None, None
     if collection.kind == "sequence" and isinstance(part, int) and part < len(collection.children):
@@ -530,9 +534,9 @@ def _part_of(node: Node | None, part: str | int) -> tuple[Node | None, Node | No
 
 def _document_lines(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
     """Return all lines of a file, the index of a YAML document's first line, and the index of the
-    line after its last.
+    line after the document's last.
 
-    `start` is the number of the document's first line, counting from 1. The indices count from 0.
+    `start` is the number of the document's first line, starting from 1. The indices start from 0.
     """
     lines, separators = _lines_and_separators(path, text)
     begin = max(start, 1) - 1
@@ -543,8 +547,8 @@ def _document_lines(path: str, start: int, text: str | None) -> tuple[list[str],
 
 @lru_cache(maxsize=8)
 def _lines_and_separators(path: str, text: str | None) -> tuple[list[str], list[int]]:
-    """Return the lines of a file, and the line numbers (from 0) of its document separators. Both
-    lists are empty if the file cannot be read.
+    """Return a file's lines, and the indices of the document separators among them. Both lists are
+    empty if the file cannot be read.
 
     `text` is the content of a file that is not on this machine.
     """
@@ -560,14 +564,14 @@ def _lines_and_separators(path: str, text: str | None) -> tuple[list[str], list[
 
 @lru_cache(maxsize=1024)
 def _lines_with_key(path: str, key: str, text: str | None) -> list[int]:
-    """Return the indices of the lines that contain the key followed by a colon, a quote, a space,
-    or the end of the line.
+    """Return the indices of all lines in which the key is followed by a colon, a quote, a space, or
+    the end of the line.
     """
     lines, _ = _lines_and_separators(path, text)
     word_ends = ("", ":", '"', "'", " ")
     numbers = []
     for number, line in enumerate(lines):
-        _, found_key, after_key = line.partition(key)  # "" if the line does not have the key
+        _, found_key, after_key = line.partition(key)  # "" without the key
         if found_key and after_key[:1] in word_ends:
             numbers.append(number)
     return numbers

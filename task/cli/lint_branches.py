@@ -1,4 +1,4 @@
-"""Checks, for `lint`, who can push to request branches and memory branches."""
+"""Checks for `lint` who can push to request branches and memory branches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from task.model import Subscription
 from task.text import printable
 from task.urls import normal_url, without_login
 
-# Suffixes for our branch prefixes, to make branch names: Git hosts report whether a pattern
-# protects a name.
+# Suffixes to append to the branch prefix. The results are used as sample branch names, because Git
+# hosts only report whether a given name is protected.
 _SUFFIXES = ("", "-memory")
 PAGE = f"{DOCS}/how-to/protect-the-branches.md"
 
@@ -25,12 +25,12 @@ def open_branch_findings(
     forge_of: Callable[[str], Host | None],
     prefixes: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Yield a warning for each repository where others can push to our own branches: the head
-    branches, which pull requests propose, or the memory branches, which contain the holds.
+    """Yield a warning for each repository in which others can push to Image Update's branches: the
+    head branches, which pull requests propose, or the memory branches, which contain the holds.
 
-    `forge_of` returns the client for a repository's Git host, or None. `prefixes` has the
-    `branchPrefix` of repositories, where it is known. Repositories whose Git host does not report
-    this are skipped.
+    `forge_of` returns the client for a repository's Git host, or None. `prefixes` contains the
+    `branchPrefix` of each repository for which it is known. Repositories whose Git host does not
+    report who can push are skipped.
     """
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:
@@ -48,9 +48,9 @@ def open_branch_findings(
 
 
 def _open_suffixes(repo: str, prefix: str, forge_of: Callable[[str], Host | None]) -> list[str]:
-    """Return the members of `_SUFFIXES` whose branches others can push to.
+    """Return those members of `_SUFFIXES` to whose branches others can push.
 
-    The list is empty if the Git host is unknown or does not report this.
+    The list is empty if the Git host is unknown, or does not report who can push.
     """
     with suppress(TaskError):
         forge = forge_of(repo)

@@ -1,4 +1,4 @@
-"""Reads repositories for `lint`: local configs, holds, and the files that updates write."""
+"""Reads repositories for `lint`: local configs, holds, and the files that updates write to."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from task.text import shortened
 from task.urls import normal_url
 
 _LINE = re.compile(r"\bline (\d+)")
-_LARGEST_CONFIG = 4 * LARGEST  # bytes, because UTF-8 uses up to 4 per character
+_LARGEST_CONFIG = 4 * LARGEST  # bytes; in UTF-8, a character needs up to 4
 
 
 def config_findings(
@@ -70,11 +70,11 @@ def config_findings(
     locate: Locate,
 ) -> Iterator[Finding]:
     """Yield the findings about the repositories' configs (`.image-update/config`): mistakes, rules
-    that do not match anything, and files that people mistake for a config.
+    that match nothing, and files that are commonly mistaken for a config.
 
-    `sources` are the values of `--applications`. A source that is a local file or folder may have a
-    config at the root of its work tree. `subs` are all subscriptions that write to repositories,
-    and `locate` returns the repository of a local file.
+    `sources` are the values of `--applications`. If a source is a local file or folder, there may
+    be a config at the root of its work tree. `subs` are all subscriptions that write to
+    repositories, and `locate` returns the repository that a local file belongs to.
     """
     for path in _config_paths(sources):
         yield from _misplaced_config_findings(path)
@@ -86,10 +86,10 @@ def _findings_in_config(
     path: str, subs: Sequence[Subscription], locate: Locate
 ) -> Iterator[Finding]:
     """Yield an error for each mistake in the config at `path`, and a warning for each rule that
-    does not match any Application.
+    matches no Application.
 
-    Rules are compared with those of `subs` that write to the config's repository. `locate` returns
-    that repository. If that repository is unknown, rules are not compared.
+    Rules are checked against those `subs` that write to the config's repository, which `locate`
+    returns. If that repository is unknown, rules are not checked.
     """
     try:
         config, mistakes = check_config(read_text(path, _LARGEST_CONFIG))
@@ -104,7 +104,7 @@ def _findings_in_config(
     has_rules = bool(config.rules or config.freezes)
     if not has_rules:
         return
-    located = locate(f"{path}:0")  # `locate` expects a path and a line, like a manifest's origin
+    located = locate(f"{path}:0")  # `locate` expects PATH:LINE, like a manifest's origin
     if located:
         repo, _, _ = located
         subs_of_repo = [sub for sub in subs if same_repository(sub.repo, repo)]
@@ -120,7 +120,7 @@ def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
             prefix = config.wishes.branch_prefix
             if not prefix:
                 continue
-            located = locate(f"{path}:0")  # it expects a path and a line
+            located = locate(f"{path}:0")  # `locate` expects PATH:LINE
             if located:
                 repo, _, _ = located
                 prefixes[normal_url(repo)] = prefix
@@ -128,7 +128,7 @@ def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
 
 
 def _config_paths(sources: Iterable[str]) -> Iterable[str]:
-    """Return the paths where the configs of local sources are expected, without duplicates."""
+    """Return the expected paths of the local sources' configs, without duplicates."""
     return dict.fromkeys(_config_path(source) for source in sources if os.path.exists(source))
 
 
@@ -137,15 +137,15 @@ def _unmatched_rule_findings(
     config: RepositoryConfig,
     subs: Sequence[Subscription],
 ) -> Iterator[Finding]:
-    """Yield a warning for each rule and freeze that does not apply to any of the subscriptions.
+    """Yield a warning for each rule or freeze that applies to none of the subscriptions.
 
-    `path` is the config's file, and `subs` are all subscriptions that write to its repository. If
-    there are none, nothing is reported.
+    `path` is the config file, and `subs` are all subscriptions that write to its repository. If
+    there are no subscriptions, nothing is reported.
     """
     if not subs:
         return
-    targets = list(subs)  # below, with a copy for each file that an update would change
-    if unmatched(config, targets):  # a target may be a folder, and a rule may apply to part of it
+    targets = list(subs)  # the code below may add a copy for each file that an update would change
+    if unmatched(config, targets):  # a target may be a folder of which a rule covers only a part
         top = os.path.dirname(os.path.dirname(path))
         for sub in subs:
             targets += [replace(sub, path=file) for file in _files_changed_in(top, sub)]
@@ -160,8 +160,8 @@ def _unmatched_rule_findings(
 
 
 def _misplaced_config_findings(config: str) -> Iterator[Finding]:
-    """Yield a finding for each file or folder that people mistake for the config, such as
-    `.image-update/config.yaml`. `config` is the path of the real config.
+    """Yield a finding for each file or folder that is commonly mistaken for the config, such as
+    `.image-update/config.yaml`. `config` is the path of the actual config.
     """
     if os.path.isdir(config):
         hint = f"use a single file, {PATH}"
@@ -187,10 +187,10 @@ def _without_scheme_and_login(url: str) -> str:
 
 
 def _template_findings(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """Yield an error for each commit message template that cannot be used.
+    """Yield an error for each unusable commit message template.
 
-    `config` is the path of the config. `templates` are the paths of the templates, relative to the
-    root of the work tree, each with the line in the config that refers to it.
+    `config` is the config's path. `templates` contains each template's path, relative to the root
+    of the work tree, and the line of the config that refers to the template.
     """
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
@@ -201,9 +201,9 @@ def _template_findings(config: str, templates: Iterable[tuple[str, int]]) -> Ite
 
 
 def _key_findings(path: str, config: RepositoryConfig) -> Iterator[Finding]:
-    """Yield an error for each demand with a public key that cannot be used.
+    """Yield an error for each demand that refers to an unusable public key.
 
-    A demand is the proof that the config requires for an image. `path` is the config's file.
+    A demand is the proof that the config requires for an image. `path` is the config file.
     """
     top = os.path.dirname(os.path.dirname(path))
     for wishes in (config.wishes, *(rule.wishes for rule in config.rules)):
@@ -222,7 +222,7 @@ def _check_keys(top: str, demand: Demand) -> None:
     A demand is the proof that a repository's config requires for an image. Its `keys` are the paths
     of PEM files, relative to `top`, the root of the work tree.
     """
-    key_files: dict[str, File] = {}  # the keys' files and their parent folders
+    key_files: dict[str, File] = {}  # the key files and their parent folders
     for path in demand.keys:
         key_files |= files_to(top, path)
     demand_with_texts = with_keys(demand, key_files)  # raises `TargetError` for an unreadable file
@@ -236,10 +236,11 @@ def _check_keys(top: str, demand: Demand) -> None:
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
-    """Return the file or folder at `top`/`path` and its parent folders, by their paths below `top`.
+    """Return the file or folder at `top`/`path` and its parent folders, keyed by their paths
+    relative to `top`.
 
-    Each has the mode that Git would give it. A path below a symbolic link is not followed. A file
-    of more than `largest` bytes has a `problem` instead of text.
+    Links and folders have the mode that Git would assign to them. Symbolic links are not followed.
+    A file of more than `largest` bytes has a `problem` instead of text.
     """
     files: dict[str, File] = {}
     parts = path.split("/")
@@ -247,7 +248,7 @@ def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
         name = "/".join(parts[:depth])
         local_path = os.path.join(top, name)
         if os.path.islink(local_path):
-            files[name] = File("", "120000")  # Git's mode for a link
+            files[name] = File("", "120000")  # Git's mode for a symbolic link
             break
         if os.path.isdir(local_path):
             files[name] = File("", "040000")  # Git's mode for a folder
@@ -264,26 +265,26 @@ def _local_file(path: str, largest: int) -> File:
 
 
 def _finding_about(app: Tracker, trouble: Trouble) -> Finding:
-    """Return a finding about an Application, located at its manifest."""
+    """Return a finding about an Application, placed at its manifest."""
     return Finding(trouble, application=app.key, origin=app.origin)
 
 
 def _line_in(message: str) -> int:
-    """Return the number of the line that a message mentions, or 0 if there is none."""
+    """Return the line number that a message mentions, or 0 if there is none."""
     match = _LINE.search(message)
     return int(match[1]) if match else 0
 
 
 def _finding_at(path: str, message: str, hint: str) -> Finding:
-    """Return an error in a file, with the line moved from the message to the origin."""
+    """Return an error in a file, with the line number moved from the message to the origin."""
     line = _line_in(message)
     message = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
     return Finding(noted("error", message, hint), origin=f"{path}:{line}" if line else path)
 
 
 def _config_path(source: str) -> str:
-    """Return the path where a source's config is expected: at the root of the source's work tree,
-    or else in its folder.
+    """Return the expected path of a source's config: at the root of the source's work tree or,
+    outside a work tree, in the source's folder.
     """
     folder = source if os.path.isdir(source) else os.path.dirname(source) or "."
     top = os.path.realpath(folder)
@@ -296,7 +297,7 @@ def _config_path(source: str) -> str:
     return os.path.relpath(os.path.join(top, PATH))
 
 
-LOCAL = ("/", ".", "file://")  # these URLs do not need credentials
+LOCAL = ("/", ".", "file://")  # URLs that require no credentials
 
 
 def findings_in_files(
@@ -305,13 +306,14 @@ def findings_in_files(
     world: World,
     now: str,
 ) -> Iterator[Finding]:
-    """Yield the findings about the files to which the Applications' updates are written.
+    """Yield the findings about the files to which the Applications' updates would be written.
 
-    Repositories on this machine are read if the `file` protocol is allowed; others are read only
-    with `--holds`. If one cannot be read, a warning is logged. For repositories that are not read,
-    the files in the manifests' work trees are checked instead (`local_findings`).
+    Repositories on this machine are read if the `file` protocol is allowed; all others are read
+    only with `--holds`. If a repository cannot be read, a warning is logged. In place of
+    repositories that are not read, the files in the manifests' work trees are checked (see
+    `local_findings`).
     """
-    subs_to_read: dict[tuple[str, str], list[Subscription]] = {}  # by repository and base branch
+    subs_to_read: dict[tuple[str, str], list[Subscription]] = {}  # by (repository, base branch)
     subs_not_read: list[Subscription] = []
     defaults = scope_of(settings).defaults
     apps = tuple(apps)
@@ -340,10 +342,10 @@ def _findings_on_branch(
     world: World,
     now: str,
 ) -> Iterator[Finding]:
-    """Yield the findings in a repository's files on the branch `base`: freezes, unusable targets,
-    warnings, and holds. Raises `TaskError` if the files cannot be read.
+    """Yield the findings about a repository's files on the branch `base`: freezes, unusable
+    targets, warnings, and holds. Raises `TaskError` if the files cannot be read.
 
-    `subs` are all subscriptions that write to this branch; there is at least one.
+    `subs` are all subscriptions that write to this branch (at least one).
     """
     repository = world.repository(repo, subs[0])
     try:
@@ -362,14 +364,14 @@ def _findings_on_branch(
 
 
 def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """Yield an info finding for each hold and each waiting build in the state files, and an error
-    for each unreadable state file.
+    """Yield a remark for each hold and each waiting build in the state files, and an error for each
+    unreadable state file.
 
-    A hold is an order that keeps a version. A state file stores the holds and waiting builds for
-    each file to which updates are written.
+    A hold is an order to keep a version. A state file records the holds and waiting builds for each
+    file to which updates are written.
     """
     unreadable: set[str] = set()  # paths of state files
-    reported: set[tuple[str, str]] = set()  # (path of a state file, file that it is about)
+    reported: set[tuple[str, str]] = set()  # (path of a state file, file whose state it records)
     for sub in subs:
         app = sub.application
         path = state_path(sub)
@@ -392,9 +394,9 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
 
 
 def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
-    """Yield a message for each hold that is active at the time `now`, and each waiting build.
+    """Yield a message for each hold that is active at the time `now`, and for each waiting build.
 
-    `within` is " in FILE" if the Application has several files, or else "".
+    `within` is " in FILE" if the Application's updates are written to several files, or else "".
     """
     hold_of_all = active(state.hold, now)  # None if there is no hold, or if the hold has ended
     if hold_of_all:
@@ -413,7 +415,7 @@ def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
 def _unusable_target_findings(
     snapshot: Snapshot, subs: Sequence[Subscription]
 ) -> Iterator[Finding]:
-    """Yield an error for each target (the place where a subscription's updates are written) that
+    """Yield an error for each target (the place that a subscription's updates are written to) that
     cannot be edited, or whose version Argo CD would never use.
     """
     for sub in subs:
@@ -421,22 +423,22 @@ def _unusable_target_findings(
             continue
         try:
             kind = resolve(sub, snapshot)
-            # Both calls raise if the target is unusable. Their results are not needed.
+            # Both calls serve only to raise an error if the target is unusable.
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
             yield _finding_about(sub.application, noted("error", str(error), error.hint))
         except TaskError:
-            continue  # `run` and the findings about the annotations report this error
+            continue  # `run` reports this error, and so do the findings about annotations
 
 
 def _freeze_findings(
     snapshot: Snapshot, subs: Sequence[Subscription], now: str
 ) -> Iterator[Finding]:
-    """Yield an info finding for each Application whose updates are frozen at the time `now`.
+    """Yield a remark for each Application whose updates are frozen at the time `now`.
 
-    A freeze is an entry in the repository's config that stops updates for some time. If the config
-    has a mistake, yield an error about it instead.
+    A freeze is an entry in the repository's config that suspends updates for some time. If the
+    config contains a mistake, yield an error about that instead.
     """
     try:
         config = config_in(snapshot.files)
@@ -449,7 +451,7 @@ def _freeze_findings(
         " waiting builds"
     )
     governed_subs = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
-    # an ordered set, because an Application may have several images
+    # an ordered set, to remove the duplicates if an Application has several images
     findings: dict[Finding, None] = {}
     for sub in governed_subs:
         if sub.freeze:
@@ -458,14 +460,14 @@ def _freeze_findings(
     yield from findings
 
 
-LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a run
+LARGEST_FILE = 10 * 1024 * 1024  # maximum size of a file, in bytes; the same limit as in a run
 
 
 def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterator[Finding]:
-    """Return the findings about the files of these subscriptions, without duplicates: the warnings
-    that a run would give, and errors for files that must not be written.
+    """Return the findings about these subscriptions' files, without duplicates: the warnings that a
+    run would issue, and errors for files that must not be written.
 
-    Read errors are not reported, because a run reports them.
+    Read errors are not included, because a run reports them.
     """
     findings: list[Finding] = []
     for sub in subs:
@@ -480,8 +482,8 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
 
 
 def _caution_findings(snapshot: Snapshot, sub: Subscription) -> list[Finding]:
-    """Return the warnings that a run would give about the target's files. Raises `TaskError` if the
-    target cannot be read.
+    """Return the warnings that a run would issue about the target's files. Raises `TaskError` if
+    the target cannot be read.
     """
     kind = resolve(sub, snapshot)
     image = sub.image_at(reading(snapshot, sub, Terms()))
@@ -497,22 +499,22 @@ def _caution_findings(snapshot: Snapshot, sub: Subscription) -> list[Finding]:
 
 
 def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if the repository's config does not allow the Application to write the files
-    that an update would change on the branch to which it would be pushed.
+    """Yield an error if the repository's config does not permit the Application to change the files
+    that an update would change, on the branch to which the update would be pushed.
     """
     files = changed_files(snapshot, sub, Terms())
-    # Freezes do not limit where an Application may write, and without them, the time does not
-    # matter.
+    # Omit freezes: they do not limit where an Application may write, and without them, the time
+    # does not matter.
     config = replace(config_in(snapshot.files), freezes=())
-    # The base branch's config provides settings, such as whether a pull request is required, and
-    # limits (`writes`). The default branch's config only adds its limits.
+    # The base branch's config contributes settings, such as whether a pull request is required, and
+    # limits (`writes`). The default branch's config contributes only its limits.
     (sub,) = governed([sub], config, "", lambda _: files)
     (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
 
-    head = sub.head_template  # the branch to push to
+    head = sub.head_template  # the branch that would be pushed
     if not head:
         head = request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
-    is_head_unknown = not head or "{{" in head  # only a run knows its name
+    is_head_unknown = not head or "{{" in head  # only a run can determine the branch's name
     if is_head_unknown:
         any_branch = tuple(replace(writes, branches=None) for writes in sub.writes)
         sub = replace(sub, writes=any_branch)
@@ -523,8 +525,8 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
 
 
 def _other_rule_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield a warning for each rule or freeze of the repository's config that applies to a file in
-    the target's folder, but not to the folder itself.
+    """Yield a warning for each rule or freeze in the repository's config that applies to a file in
+    the target folder, but not to the folder itself.
     """
     config = config_in(snapshot.files)
     file_subs = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
@@ -544,11 +546,11 @@ def _other_rule_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Find
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
-    """Yield `target_findings` and errors about hidden targets for subscriptions whose repository is
-    not read, as far as they can be found in the files on this machine.
+    """Yield `target_findings` and errors about hidden targets for subscriptions whose repositories
+    are not read, to the extent that local files reveal them.
 
-    If an Application writes to the repository of its own manifest, the files are those in the
-    manifest's work tree.
+    If an Application writes to the repository that contains its own manifest, the files in the
+    manifest's work tree are checked.
     """
     for sub in subs:
         origin = sub.application.origin
@@ -565,17 +567,17 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
             snapshot = Snapshot(sub.repo, sub.base, tip="", files=files)
             yield from _hidden_target_findings(snapshot, sub)
             yield from target_findings(snapshot, (sub,))
-        elif sub.target == "helmvalues":  # the Application itself may override any values file
+        elif sub.target == "helmvalues":  # the manifest itself may override values files
             no_files = Snapshot(sub.repo, sub.base, tip="", files={})
             yield from _hidden_target_findings(no_files, sub)
 
 
 def _hidden_target_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if the target is hidden: something overrides the version that is written
-    there, so Argo CD never uses that version.
+    """Yield an error if the target is hidden, which means that something overrides the version
+    written there, so Argo CD never uses it.
     """
     try:
-        # `local_findings` passes no files only if the target is a values file.
+        # `local_findings` passes an empty snapshot only if the target is a values file.
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TargetError as error:
@@ -595,13 +597,13 @@ def _places_in_work_tree(top: str, sub: Subscription) -> Files:
     """Return the files in the work tree `top` that are needed to read and write the subscription's
     target.
 
-    A place is a file to read, or a folder to read with everything in it. Folders that are too large
-    are skipped.
+    A place is a file to read, or a folder to read with all of its content. Folders that are too
+    large are skipped.
     """
     files: dict[str, File] = {}
     places_read: set[Place] = set()
     places_to_read: Collection[Place] = target_places(sub)
-    while places_to_read:  # the files of each round show which places are still missing
+    while places_to_read:  # the files read in each round reveal which places are still missing
         for place in places_to_read:
             files |= files_to(top, place.path, LARGEST_FILE)
             if place.want in ("folder", "tree"):

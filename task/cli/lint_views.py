@@ -1,4 +1,4 @@
-"""Formats the findings of `lint`: for people, for GitHub's log, and for programs."""
+"""Formats the findings of `lint` as text, for GitHub's log, and for other programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 
-# a line number in stdin helps people, but there is no file
+# sources that are not files; a line number in stdin helps people, but not programs
 NO_FILES = ("stdin", "cluster", "argocd")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _IN_GITHUB = {
@@ -41,7 +41,7 @@ _IN_GITLAB = {
     "warning": "minor",
     "info": "info",
 }
-Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
+Placed = tuple[Finding, str, int]  # a finding, its file (or ""), and its line
 
 
 def as_text(
@@ -49,10 +49,10 @@ def as_text(
     applications_read: int,
     first_lines: Iterable[str] = (),
 ) -> str:
-    """Return the findings as text for people: the `first_lines`, one or two lines for each finding,
+    """Return the findings as human-readable text: the `first_lines`, one or two lines per finding,
     and a line with totals, such as the number of Applications read.
 
-    Editors can open the `file:line` at the start of a line.
+    Each finding begins with `file:line`, which editors can open.
     """
     lines = list(first_lines)
     for finding, path, line in placed_findings:
@@ -73,7 +73,7 @@ def as_text(
 
 
 def as_annotation(finding: Finding, path: str, line: int) -> str:
-    """Return a GitHub annotation for the file and line."""
+    """Return a finding as a GitHub annotation for a file and line."""
     file = "" if path in NO_FILES else path
     attributes = properties(finding.application or "manifest", file, line)
     message = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
@@ -81,8 +81,8 @@ def as_annotation(finding: Finding, path: str, line: int) -> str:
 
 
 def as_report(placed_findings: Iterable[Placed], comparison: Migration | None = None) -> str:
-    """Return the findings, and the comparison with AIU, as JSON in the format described in
-    docs/report.md.
+    """Return the findings, and the comparison with Argo CD Image Updater, as JSON in the format
+    described in docs/report.md.
     """
     report: dict[str, object] = {
         "schema": SCHEMA,
@@ -94,7 +94,7 @@ def as_report(placed_findings: Iterable[Placed], comparison: Migration | None = 
 
 
 def _finding_as_json(finding: Finding, path: str, line: int) -> dict[str, object]:
-    """Return one finding of the JSON report. Empty values are null."""
+    """Return a finding for the JSON report. Empty values become null."""
     is_in_file = path not in NO_FILES
     return {
         "application": finding.application or None,
@@ -118,7 +118,7 @@ def junit(placed_findings: Sequence[Placed]) -> str:
     }
     root = ET.Element("testsuites", {"name": "image-update lint", **counts})
     suite = ET.SubElement(root, "testsuite", {"name": "image-update lint", **counts})
-    if not placed_findings:  # one test case that passes
+    if not placed_findings:  # a single test case that passes
         case = {"name": "annotations", "classname": "image-update"}
         ET.SubElement(suite, "testcase", case)
 
@@ -139,7 +139,7 @@ def junit(placed_findings: Sequence[Placed]) -> str:
 
 
 def sarif(placed_findings: Sequence[Placed]) -> str:
-    """Return SARIF 2.1.0, which GitHub code scanning and many editors read."""
+    """Return the findings as SARIF 2.1.0, which GitHub code scanning and many editors can read."""
     results = [
         _sarif_result(finding, path, line, fingerprint)
         for (finding, path, line), fingerprint in zip(
@@ -168,9 +168,7 @@ def sarif(placed_findings: Sequence[Placed]) -> str:
 
 
 def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> dict[str, Any]:
-    """Return a finding as a SARIF result. `fingerprint` identifies the same finding in later
-    reports.
-    """
+    """Return a finding as a SARIF result. `fingerprint` identifies the finding across reports."""
     subject, message, _ = _words_of_finding(finding, path, line)
     text = f"{subject}: {message}"
     if finding.hint:
@@ -191,7 +189,9 @@ def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> d
 
 
 def gitlab(placed_findings: Sequence[Placed]) -> str:
-    """Return a GitLab Code Quality report, which merge requests show in their diff."""
+    """Return the findings as a GitLab Code Quality report, which merge requests show in their
+    diffs.
+    """
     issues = []
     for (finding, path, line), fingerprint in zip(
         placed_findings, _fingerprints(placed_findings), strict=True
@@ -210,7 +210,7 @@ def gitlab(placed_findings: Sequence[Placed]) -> str:
     return _as_json_text(issues)
 
 
-# The machine-readable formats, by the value of --output.
+# Machine-readable formats, keyed by the value of --output.
 REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
     "json": as_report,
     "junit": junit,
@@ -220,7 +220,7 @@ REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
 
 
 def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str, str]:
-    """Return a finding's subject, its message, and its full text with the fix.
+    """Return a finding's subject, message, and full text including the fix.
 
     The subject is the Application, or else the file and line.
     """
@@ -234,13 +234,13 @@ def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str,
 
 
 def _check_name(finding: Finding) -> str:
-    """Return the annotation that the finding is about, without the image's alias."""
+    """Return the name of the annotation that the finding is about, without the image's alias."""
     return _clean(finding.key.rpartition(".")[2]) or "applications"
 
 
 def _file_or_application(finding: Finding, path: str) -> str:
-    """Return the file's path relative to the current directory. Without a file, return the
-    Application's name instead, because the tools that read the report require a path.
+    """Return the file's path relative to the current directory. If there is no file, return the
+    Application's name instead, because the tools that read these reports require a path.
     """
     if path and path not in NO_FILES:
         return _in_workspace(path)
@@ -248,8 +248,8 @@ def _file_or_application(finding: Finding, path: str) -> str:
 
 
 def _in_workspace(path: str) -> str:
-    """Return a local path relative to the current directory, as the tools that read the report
-    expect.
+    """Return a local path relative to the current directory, as expected by the tools that read
+    these reports.
     """
     if "//" in path:  # REPO//PATH is not a local path
         return _clean(path)
@@ -258,10 +258,10 @@ def _in_workspace(path: str) -> str:
 
 
 def _fingerprints(placed_findings: Sequence[Placed]) -> Iterator[str]:
-    """Yield a hash for each finding, in order. A finding's hash stays the same in the next report,
-    even if its line number has changed.
+    """Yield a hash for each finding, in order. A finding has the same hash in the next report, even
+    if its line number has changed.
 
-    Findings that differ only in the line are numbered, so every hash is unique.
+    Findings that differ only in their line are numbered, so every hash is unique.
     """
     occurrences = Counter[str]()  # how often each finding has appeared so far
     for finding, path, _ in placed_findings:

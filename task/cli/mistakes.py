@@ -1,6 +1,4 @@
-"""Explains what is wrong with a command line that Typer cannot parse, and suggests what to use
-instead.
-"""
+"""Explains what is wrong with a command line that Typer cannot parse, and suggests alternatives."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 from task.command_kinds import COMMANDS, kind_of
 from task.errors import UsageError
 
-# Secrets that people try to pass on the command line, and how to pass them instead.
+# Options with which users try to pass secrets on the command line, and how to pass them instead.
 _SECRETS = {
     "--git-token": "IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file FILE",
     "--git-password": "IMAGE_UPDATE_GIT_PASSWORD, or pass --git-password-file FILE",
@@ -27,7 +25,7 @@ _SECRETS = {
     "--registry-password": "IMAGE_UPDATE_REGISTRY_PASSWORD, or pass --registry-password-file FILE",
     "--cloudevent-token": "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
 }
-# Required options, and what to pass.
+# Required options and arguments, and what to pass.
 _REQUIRED = {
     "app": "list at least one Application, as NAME or NAMESPACE/NAME",
     "reason": "give a reason for the hold",
@@ -43,15 +41,15 @@ def explained(
     environ: Mapping[str, str],
     argv: Collection[str] = (),
 ) -> UsageError:
-    """Return a `UsageError` with our own message and hint for an error from Typer's parser.
+    """Convert an error from Typer's parser to a `UsageError` with our own message and hint.
 
-    `command` is the name of the command in `argv`, or "" if it is unknown. `options` has each
+    `command` is the name of the command in `argv`, or "" if it is unknown. `options` contains each
     command's flags.
     """
     typer_message = " ".join(error.format_message().split()).rstrip(".")
     command_line = f"image-update {command}" if command else "image-update"
-    kind = type(error).__name__  # the name of Typer's class, such as "NoSuchOption"
-    param = getattr(error, "param", None)  # the option or argument that has the error
+    kind = type(error).__name__  # the name of Typer's error class, such as "NoSuchOption"
+    param = getattr(error, "param", None)  # the option or argument that caused the error
 
     if kind == "NoSuchOption":
         return unknown_option(_whole_option(error.option_name, argv), command, options)
@@ -91,9 +89,10 @@ def explained(
 
 
 def _not_true_or_false(param: Any, environ: Mapping[str, str]) -> UsageError:
-    """Return the error for a flag whose value is not a bool.
+    """Return the error for a flag whose value is not a boolean.
 
-    The value comes from the flag's variable, because flags have no value on the command line.
+    The value must come from the flag's variable, because flags do not take a value on the command
+    line.
     """
     value = environ.get(str(param.envvar), "").strip()
     return UsageError(
@@ -114,7 +113,7 @@ def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
     """Return the error for a command that does not exist. The hint suggests the most similar
     command.
     """
-    # A lower cutoff would be too low: `deploy` must not match `demo`.
+    # The cutoff must not be lower, because `deploy` must not match `demo`.
     similar = get_close_matches(name, commands, n=1, cutoff=0.65)
     question = f"did you mean {similar[0]}? " if similar else ""
     return UsageError(
@@ -124,7 +123,7 @@ def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
 
 
 def _hint_for_argument(argument: str, command: str) -> str:
-    """Return a hint with the option to use instead of an argument, or "" if there is no such
+    """Return a hint that names the option to use instead of an argument, or "" if there is no such
     option.
     """
     if command == "promote":
@@ -140,10 +139,10 @@ def _hint_for_argument(argument: str, command: str) -> str:
 
 
 def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
-    """Return the error for an option that the command does not have. The hint says what to use
-    instead.
+    """Return the error for an option that the command does not have. The hint suggests an
+    alternative.
 
-    `command` is "" if the option is before the command. `options` has each command's flags.
+    `command` is "" if the option precedes the command. `options` contains each command's flags.
     """
     if name in _SECRETS:
         message = f"{name} does not exist: others could read the secret on the command line"
@@ -178,9 +177,9 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
 
 
 def _option_of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
-    """Return the error for an option that `command` does not have.
+    """Return the error for an option that other commands have, but `command` does not.
 
-    The hint lists the other commands that have the option. There is at least one.
+    The hint lists the commands that do have the option (`others`, at least one).
     """
     *first_commands, last_command = others
     listed_commands = last_command
@@ -217,7 +216,8 @@ def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> Us
     )
 
 
-# Short options that do not exist here, with their meanings in kubectl, git, and curl.
+# Short options that do not exist here, and the equivalents of their meanings in kubectl, git, or
+# curl.
 _LETTERS = {
     "-A": "--namespace '*'",
     "-a": "--application",
@@ -234,9 +234,9 @@ _LETTERS = {
 
 
 def _whole_option(name: str, argv: Collection[str]) -> str:
-    """Return an unknown option as it is in `argv`, without its value.
+    """Return an unknown option as written in `argv`, without its value.
 
-    Typer reports only the first letter of an option with one dash: `-i` for `-image`.
+    For an option with a single dash, Typer reports only the first letter: `-i` for `-image`.
     """
     if name.startswith("--"):
         return name
@@ -249,18 +249,18 @@ def _whole_option(name: str, argv: Collection[str]) -> str:
 
 
 def _intended_option(name: str, flags: Collection[str]) -> str:
-    """Return the flag in `flags` to use instead of a name with a single dash, or "" if there is
-    none.
+    """Return the flag that a user probably meant by a name with a single dash, or "" if none is
+    likely.
 
-    The name may lack a dash (`-image`), be a short option in other programs (`-i`), or be the start
-    of an option (`-im`).
+    The name may lack a dash (`-image`), be a short option of other programs (`-i`), or be the
+    beginning of an option (`-im`). `flags` are the command's flags.
     """
     if name.startswith("--"):
         return ""
     if f"-{name}" in flags:
         return f"-{name}"
 
-    long_option = _LETTERS.get(name, "")  # may have a value: `--log-level debug`
+    long_option = _LETTERS.get(name, "")  # may include a value: `--log-level debug`
     flag = long_option.partition(" ")[0]
     if flag == "--version" or flag in flags:  # `--version` works on every command line
         return long_option
@@ -272,7 +272,7 @@ def _intended_option(name: str, flags: Collection[str]) -> str:
 def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     """Return the error for a required option or argument that has no value.
 
-    In the message, `problem` follows the name.
+    The message consists of the option's name and `problem`.
     """
     name = str(param.opts[0])
     flag = name if name.startswith("--") else str(param.metavar)
@@ -283,11 +283,11 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
 
 
 def in_words_of_the_user(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
-    """Return the error, replacing the flags at the start of its message with the names that the
-    user knows.
+    """Return the error, replacing the flags at the start of its message with the names by which the
+    user knows them.
 
-    `names_of_flags` has these names: the variable that set the value, or the form's parameter.
-    `--tag: 'x' is not …` becomes `IMAGE_UPDATE_TAG: 'x' is not …`.
+    `names_of_flags` contains these names: the variable that set the value, or the form's parameter.
+    For example, `--tag: 'x' is not …` becomes `IMAGE_UPDATE_TAG: 'x' is not …`.
     """
     leading_flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
     if leading_flags is None:
@@ -295,12 +295,12 @@ def in_words_of_the_user(error: UsageError, names_of_flags: Mapping[str, str]) -
     flags = leading_flags[0]
 
     def name_of(flag: re.Match[str]) -> str:
-        """Return the name that the user knows for a matched flag."""
+        """Return the name by which the user knows a matched flag."""
         return names_of_flags.get(flag[0], flag[0])
 
     names = re.sub(r"--[a-z-]+|APP\.\.\.", name_of, flags)
     hint = error.hint
-    if names != flags:  # people who fill in a form do not set options or variables
+    if names != flags:  # users who fill in a form set neither options nor variables
         hint = re.sub(r" \(\S+, or the variable \w+\)$", "", hint)
     return type(error)(
         names + error.message.removeprefix(flags),

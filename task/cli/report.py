@@ -1,6 +1,4 @@
-"""`report`: shows a run's report again, or converts the report to an HTML page for a pipeline's
-artifacts.
-"""
+"""`report`: shows a run's report again, or converts it to an HTML page for pipeline artifacts."""
 
 import os
 import sys
@@ -21,7 +19,7 @@ from task.output.report_text import table
 from task.settings import Settings
 from task.text import one_line
 
-LARGEST = 64 * 1024 * 1024  # bytes; the report may include the diffs from `plan`
+LARGEST = 64 * 1024 * 1024  # bytes; a report from `plan` may include diffs
 
 
 def report(settings: Settings, call: Call) -> int:
@@ -39,7 +37,7 @@ def report(settings: Settings, call: Call) -> int:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
 
     if settings.html:
-        write_page(text, settings.html)  # the page already shows the errors
+        write_page(text, settings.html)  # not needed for a page, which already shows the errors
         return int(Exit.OK)
     say(text)
     _log_errors(run_report, call.log)
@@ -47,8 +45,8 @@ def report(settings: Settings, call: Call) -> int:
 
 
 def _log_errors(run_report: Mapping[str, Any], log: Log) -> None:
-    """Log the report's errors, except for those that the printed table shows as the reason for a
-    decision.
+    """Log the report's errors, except for those that the printed table already shows as a
+    decision's reason.
     """
     in_table = {
         (decision["application"], decision["because"])
@@ -67,9 +65,9 @@ def _log_errors(run_report: Mapping[str, Any], log: Log) -> None:
 
 
 def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -> str:
-    """Return `view` of a report.
+    """Return the report as formatted by `view`.
 
-    Raises `Malformed` if a member is missing or has the wrong type.
+    Raises `Malformed` if a member of the report is missing or has the wrong type.
     """
     try:
         return view(report)
@@ -78,14 +76,15 @@ def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -
 
 
 def _read_report(path: str) -> str:
-    """Return the content of a file, or of report.json in a folder. `-` means stdin.
+    """Return the content of the file at `path` or, if that is a folder, of its report.json. `-`
+    means stdin.
 
-    Raises `UsageError` if it cannot be read or is too large.
+    Raises `UsageError` if the report cannot be read or is too large.
     """
     is_stdin = path == "-"
     if not is_stdin and os.path.isdir(path):
         path = os.path.join(path, "report.json")
-    too_many = LARGEST + 1  # if stdin has one byte more than allowed, it is too large
+    too_many = LARGEST + 1  # one byte over the limit proves that stdin is too large
     try:
         data = sys.stdin.buffer.read(too_many) if is_stdin else read_file(path, LARGEST)
     except OSError as error:

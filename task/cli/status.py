@@ -40,7 +40,7 @@ def status(settings: Settings, call: Call) -> int:
     for problem in images_status.problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
 
-    is_brief = not options.app  # all Applications, rather than those in the arguments
+    is_brief = not options.app  # for all Applications, rather than for those named in the arguments
     if settings.html:
         write_page(page(images_status), settings.html)
     elif options.output == "json":
@@ -50,7 +50,7 @@ def status(settings: Settings, call: Call) -> int:
     else:
         say(plain(images_status, brief=is_brief))
 
-    # for each image in one of the states of `--fail-on`
+    # one problem for each image in a state listed in `--fail-on`
     fail_on_problems = fail_on.late_images(images_status, options.fail_on, older_than)
     for problem in fail_on_problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
@@ -75,7 +75,7 @@ def _check_combinations(settings: Settings) -> None:
 
 
 def _status_of_images(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
-    """Read and return the images' status in Git, in the cluster, and in the registries.
+    """Read the images' status in Git, in the cluster, and in the registries.
 
     If the options name images, only those are included.
     """
@@ -88,7 +88,7 @@ def _status_of_images(settings: Settings, environ: Mapping[str, str], log: Log) 
     has_token_file = bool(settings.forge.forge_token_file)
     token_variables = (*FORGE_TOKENS, "GITHUB_TOKEN")
     has_token = has_token_file or any(environ.get(name) for name in token_variables)
-    # The build that wrote the current value shows how long a different version has been running.
+    # The build that wrote the current value reveals how long the cluster has differed from Git.
     needs_a_build = "differs" in options.fail_on and bool(options.older_than)
     details = StatusDetails(
         newest=options.asks_for_newest,

@@ -1,4 +1,4 @@
-"""The commands that write to Git, and `plan`: settings → pipeline → report and exit code."""
+"""The commands that write to Git, and `plan`: they run the pipeline, and publish its report."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from task.wiring.world import RealWorld
 
 
 def match_of(job: Job) -> Match:
-    """Return the function that finds the job's candidates (the images that Applications may get).
-    It depends on the command, and on whether the images come from events.
+    """Return the function that finds the job's candidates (the images that Applications may
+    receive). The choice depends on the command, and on whether the images come from events.
     """
-    # Imported late: nearly all runs are given images, and should not wait for modules that they do
-    # not need.
+    # Imported late, because nearly all runs receive images directly, and should not have to load
+    # modules that they do not need.
     if job.events:
         from task.commands.events import match_events  # noqa: PLC0415
 
@@ -54,7 +54,9 @@ def match_of(job: Job) -> Match:
 
 
 def run(settings: Settings, call: Call) -> int:
-    """Write the version of a newly built image to Git, for every Argo CD Application that tracks it."""
+    """Write the version of a newly built image to Git for every Argo CD Application that tracks the
+    image.
+    """
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
 
 
@@ -108,15 +110,15 @@ Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
 def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
     """Call `work`, publish the report that it returns, and return the exit code.
 
-    `output` has the options that say where to publish it. The report is also sent to the places in
-    `settings.send`.
+    `output` contains the options that specify where to publish the report, which is also sent to
+    the destinations in `settings.send`.
     """
     environ = call.environ
     log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     send = settings.send
-    # these two only raise `UsageError` for mistakes, before any work is done
+    # these two checks raise `UsageError` for mistakes before any work is done
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
@@ -125,14 +127,14 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     with ExitStack() as shielded:
         report = work(settings, environ, log, shielded)
         _log_problems(report, output.output, log)
-        # these errors are already in the log
+        # the warnings about variables have already been logged
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         errors = publish(report, output, environ)
         for error in errors:
             log.problem("error", "", error.message, error.hint)
 
-        # The results show what landed, so they stay as they are. The exit code shows that a file
-        # could not be written.
+        # The results already reflect what landed, so they remain unchanged. Only the exit code
+        # reflects that a file could not be written.
         code = shutdown.code_of_run((error.trouble for error in errors), report.exit)
         if send.metrics_file:
             duration = time.monotonic() - began
@@ -141,15 +143,16 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
             source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
             ca_file = settings.access.ca_file
             send_events(report, send.cloudevent_url, source, ca_file, environ, log)
-        # everything has been reported, so a signal could not stop anything: ignore signals
+        # ignore signals from now on, because everything has been reported and there is nothing left
+        # to stop
         shutdown.deaf()
     return code
 
 
 def _log_problems(report: Report, form: str, log: Log) -> None:
-    """Log a run's problems, except for those that stdout shows in a table of decisions.
+    """Log a run's problems, except for those that the table of decisions on stdout already shows.
 
-    There is a table if stdout is a terminal and `form`, the value of `--output`, is "text".
+    There is such a table if stdout is a terminal, and `form` (the value of `--output`) is "text".
     """
     in_table: set[tuple[str, str]] = set()  # (Application, message)
     has_table = bool(log.console) and sys.stdout.isatty() and form == "text"
@@ -173,7 +176,7 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
 
 def places_of_manifests(report: Report) -> Mapping[str, str]:
     """Return the `file:line` of each Application whose manifest is below the current directory,
-    keyed by the Application's key (`namespace/name`).
+    keyed by `namespace/name`.
     """
     places = {}
     for decision in report.decisions:
@@ -189,15 +192,15 @@ def places_of_manifests(report: Report) -> Mapping[str, str]:
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
-    """Yield what to log: the affected Applications as one string, and the problem. The order of the
-    problems is kept.
+    """Yield what to log, in the order of the problems: the affected Applications as a single
+    string, and the problem.
 
-    If a server is down, hundreds of Applications may have the same problem. If more than `FEW` have
-    it, the problem is yielded only once, with the first few Applications: "a, b, c, d, e and 95
-    more".
+    If a server is down, hundreds of Applications may have the same problem. A problem that more
+    than `FEW` Applications share is yielded only once, with the first few of them: "a, b, c, d, e
+    and 95 more".
     """
     problems = tuple(problems)
-    # the keys are the problems without their Application, so equal problems share a key
+    # keyed by the problem without its Application, so that equal problems share a key
     apps_by_problem: dict[Problem, list[str]] = {}
     for problem in problems:
         shared_problem = replace(problem, application="")
@@ -217,8 +220,8 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
 
 
 def _log_skipped_events(events: Events, log: Log) -> None:
-    """Log at debug level how many events were skipped, and why. If all were skipped, log that at
-    info level, too.
+    """Log at debug level how many events were skipped, and why. If all of them were skipped, also
+    log this at info level.
     """
     for reason, number in Counter(events.passed_over).items():
         log("debug", f"{counted(number, 'event')} skipped: {reason}")
@@ -228,7 +231,7 @@ def _log_skipped_events(events: Events, log: Log) -> None:
 
 
 def report_without_images(job: Job) -> Report:
-    """Return the report of a run whose events do not include a push of a tagged image."""
+    """Return the report for a run whose events include no push of a tagged image."""
     return Report(
         command=job.command,
         images=(),
@@ -249,9 +252,9 @@ def carry_out(
     log: Log,
     shielded: ExitStack,
 ) -> Report:
-    """Run the pipeline with the clients that these settings need, and return its report.
+    """Run the pipeline with the clients that these settings require, and return its report.
 
-    The pipeline adds a shield against signals to `shielded`, and the caller closes it once the
+    The pipeline adds a shield against signals to `shielded`, which the caller closes once the
     report is published.
     """
     images_of_run = GivenImages()

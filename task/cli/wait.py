@@ -49,7 +49,7 @@ def wait(settings: Settings, call: Call) -> int:
                 "cannot tell which Argo CD to query",
                 hint="set --applications to cluster or argocd",
             )
-        # created only if a later revision has to be compared
+        # created only if a later revision has to be checked
         clients = once(lambda: GitClients(settings, environ, log, opened))
         code = wait_for(
             options,
@@ -78,7 +78,7 @@ def wait_for(
 
     `namespace` is the namespace of Applications that are named without one. `api` returns the
     client for Argo CD. A later revision also counts if `descends` confirms that it contains the
-    requested revision. By default, none does.
+    requested revision. By default, no later revision counts.
 
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
     report its status, and `UsageError` for an invalid option.
@@ -112,17 +112,17 @@ def wait_for(
 
 
 def _judge_for_revision(revision: str, repository: str, descends: Descends) -> Judge:
-    """Return a judge: a function that returns the state of an Application's rollout.
+    """Return a judge, which is a function that determines the state of an Application's rollout.
 
-    The rollout is complete if the Application has the requested revision, or a later revision that
-    contains it. `repository` is the URL of the revision's repository; "" means any of the
-    Application's repositories.
+    The rollout may be of the requested revision, or of a later revision that contains it.
+    `repository` is the URL of the revision's repository, or "" for any of the Application's
+    repositories.
     """
     judge_requested = judge_of(lambda synced: accepts(revision, synced), repository)
-    later_judges = dict[str, Judge]()  # by repository
+    later_judges = dict[str, Judge]()  # keyed by repository
 
     def judge_later(repo: str) -> Judge:
-        """Return the judge for later revisions in a repository. The judge is created only once, so
+        """Return the judge for later revisions in a repository. Each judge is created only once, so
         that it can remember the revisions that it has looked up.
         """
         if repo not in later_judges:
@@ -133,8 +133,8 @@ def _judge_for_revision(revision: str, repository: str, descends: Descends) -> J
         return later_judges[repo]
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
-        """Return the first state that is not "waiting": for the requested revision, then for later
-        revisions in each of the Application's repositories.
+        """Return the first state other than "waiting", trying the requested revision first,
+        followed by later revisions in each of the Application's repositories.
         """
         requested = judge_requested(item, since, details)
         if requested.state != "waiting":
@@ -155,8 +155,8 @@ def _keys_of_names(
 ) -> list[tuple[str, str]]:
     """Return the (namespace, name) of each Application that the names and globs refer to.
 
-    `namespace` is used for a bare name, which has no namespace. Raises `UsageError` if a bare name
-    exists in several namespaces, or if a glob does not match anything.
+    `namespace` applies to bare names, which do not include a namespace. Raises `UsageError` if a
+    bare name exists in several namespaces, or if a glob matches nothing.
     """
     names = [name.strip() for name in names]
     listed_keys = _list_applications(names, api)
@@ -183,16 +183,16 @@ def _keys_of_names(
 
 
 def _is_bare(name: str) -> bool:
-    """Return whether this is a name (not a glob) without a namespace."""
+    """Return whether this is a bare name: not a glob, and without a namespace."""
     return "/" not in name and not is_glob(name)
 
 
 def _list_applications(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
-    """Return the (namespace, name) of all Applications in Argo CD, sorted, if any of the names is a
-    bare name or a glob. Otherwise, return ().
+    """Return the sorted (namespace, name) of all Applications in Argo CD, or () if none of the
+    `names` is a bare name or a glob.
 
-    Without a glob, the result is also () if the list cannot be read: permission to read a single
-    Application is enough to wait for it. With a glob, that raises `SourceError`.
+    If the list cannot be read, raises `SourceError` if there is a glob. Otherwise, the result is
+    (), because waiting for an Application requires only the permission to read that Application.
     """
     needs_list = any(_is_bare(name) or is_glob(name) for name in names)
     if not needs_list:
@@ -216,7 +216,8 @@ def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:
-    """Split `name` or `namespace/name` into (namespace, name). `namespace` is the default.
+    """Split `name` or `namespace/name` into (namespace, name). `namespace` is used if `text` does
+    not include one.
 
     Raises `UsageError` for an invalid name.
     """

@@ -1,1 +1,3 @@
-"""Gets facts about images from registries, with few requests to the OCI distribution API."""
+"""Retrieves facts about images from registries, with as few requests to the OCI distribution API as
+possible.
+"""

@@ -1,5 +1,5 @@
-"""Sends requests to a registry, a few at a time, with the credentials that it requires, and turns
-error responses into errors.
+"""Sends requests to a registry, a few at a time, with the credentials that the registry requires,
+and converts error responses to errors.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from task.registry.endpoint import Endpoint
 from task.secret import Secret
 from task.urls import origin, split
 
-AT_ONCE = 8  # simultaneous requests to a registry
-# seconds without requests to a registry that is down, so that queries fail immediately
+AT_ONCE = 8  # maximum number of concurrent requests to a registry
+# the number of seconds for which a registry is assumed to be down, so that queries fail immediately
 DOWN = 30.0
 LIMITS = Limits(
     total=60.0,
@@ -51,7 +51,7 @@ _HUB_LIMIT = (
 
 
 class RegistryApi:
-    """A registry's API. Thread-safe."""
+    """A client for a registry's API. Thread-safe."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class RegistryApi:
         self._lock = Lock()
         self._first_request = Lock()
         self._http: Http | None = None  # the client for the first URL that responded
-        self._token_servers: dict[str, Http] = {}  # token servers, by origin
+        self._token_servers: dict[str, Http] = {}  # keyed by origin
         self._challenges: Mapping[str, Mapping[str, str]] = {}
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._token_locks: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next_start = 0.0  # when the next request may start
-        # why the registry is down, and until when we assume that it is
+        # why the registry is down, and until when it is assumed to be down
         self._down: tuple[TaskError, float] | None = None
 
     def ask(
@@ -87,27 +87,27 @@ class RegistryApi:
         Return the response if its status is 200, 404, or in `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
-        response. After a registry could not be reached, or its rate limit was exceeded, the same
-        error is raised without a request for a while (`DOWN`).
+        response. Once the registry could not be reached, or its rate limit was exceeded, the same
+        error is raised for a while (`DOWN`) without sending any requests.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
         sent_login = self._login_headers(repository, login)
         answer = self._send(method, url, {**headers, **sent_login})
 
-        if answer.status == 401:  # the response says which credentials the registry accepts
+        if answer.status == 401:  # the response specifies which credentials the registry accepts
             accepted_schemes = challenges(answer.headers.get("WWW-Authenticate", ""))
             if accepted_schemes:
                 self._challenges = accepted_schemes
             self._drop_rejected_token(repository, login, sent_login)
             new_login = self._login_headers(repository, login)
-            if new_login and new_login != sent_login:  # otherwise, the response would be the same
+            if new_login and new_login != sent_login:  # unless the response would be the same
                 answer = self._send(method, url, {**headers, **new_login})
 
         if answer.status in (200, 404, *expected):
             return answer
         error = registry_error_for(self.endpoint.name, repository, answer, login)
-        if answer.status == 429:  # so that the run's other requests fail immediately
+        if answer.status == 429:  # make the run's other requests fail immediately
             self._down = (error, time.monotonic() + DOWN)
         raise error
 
@@ -118,25 +118,27 @@ class RegistryApi:
                 http.close()
 
     def _send(self, method: str, url: str, headers: Headers) -> Response:
-        """Send the request once the limits allow it, and return the response.
+        """Send a request once the limits allow it, and return the response.
 
         Raises `RegistryError` or a subclass if there is no response.
         """
         with self._request_slots:
             self._wait_for_turn()
-            shutdown.check()  # raises if the run has to stop
+            shutdown.check()  # raises an error if the run has to stop
             self._raise_if_down()
             try:
                 return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
                 problem = no_answer_error(self.endpoint.name, error)
-                # any other error is about this response only: it may be too large, for example
+                # any other error concerns only this response, which may be too large, for example
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
                     self._down = (problem, time.monotonic() + DOWN)
                 raise problem from None
 
     def _wait_for_turn(self) -> None:
-        """Wait as needed to limit the requests per second to what registries.conf allows."""
+        """Wait as long as necessary to respect the limit on requests per second from
+        registries.conf.
+        """
         if not self.endpoint.limit:
             return
         with self._lock:
@@ -146,13 +148,13 @@ class RegistryApi:
         shutdown.sleep(start - now)
 
     def _send_to_registry(self, method: str, url: str, headers: Headers) -> Response:
-        """Send the request to whichever of the registry's URLs (https or http) responds, and return
+        """Send a request to whichever of the registry's URLs (https or http) responds, and return
         the response.
         """
         if self._http is None:
             with self._first_request:
                 self._raise_if_down()  # another thread's first request may have failed
-                if self._http is None:  # no other thread has sent it in the meantime
+                if self._http is None:  # no other thread has sent the first request in the meantime
                     return self._send_first_request(method, url, headers)
         return self._http.ask(method, url, headers=headers)
 
@@ -164,10 +166,11 @@ class RegistryApi:
                 raise error
 
     def _send_first_request(self, method: str, url: str, headers: Headers) -> Response:
-        """Send the first request, which shows whether the registry uses https or http, and return
+        """Send the first request, which reveals whether the registry uses https or http, and return
         the response.
 
-        It never includes credentials, because the registry has not requested them yet.
+        The first request never includes credentials, because the registry has not requested any
+        yet.
         """
         alternative_urls = self.endpoint.urls if len(self.endpoint.urls) > 1 else ()
         for base in alternative_urls:
@@ -178,8 +181,8 @@ class RegistryApi:
                 if error.kind != "unreachable":
                     raise
                 continue
-            # nginx and Go's server return 400 for http on an https port. A registry's own 400
-            # has a JSON body.
+            # nginx and Go's server return 400 for an http request to an https port. A 400 from the
+            # registry itself has a JSON body.
             is_from_registry = (
                 "Docker-Distribution-Api-Version" in answer.headers
                 or answer.body.lstrip().startswith(b"{")
@@ -187,21 +190,22 @@ class RegistryApi:
             if answer.status == 400 and not is_from_registry:
                 continue
             self._http = http
-            # these were not retried because of `again=False`
+            # such responses have not been retried yet, because of `again=False`
             is_busy = answer.status == 429 or answer.status >= 500
             return http.ask(method, url, headers=headers) if is_busy else answer
 
-        # there is only one URL, or none has responded: try the first one (again)
+        # there is only one URL, or no URL has responded, so try the first one (again)
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
         return answer
 
     def _client(self, base: str, *, on_registry: bool = True) -> Http:
-        """Return an HTTP client for the registry or a token server at the URL `base`.
+        """Return an HTTP client for the registry, or for a token server, at the URL `base`.
 
-        The registry's own settings for certificates and proxies apply only `on_registry`: on the
-        registry's own host.
+        `on_registry` is whether the URL is on the registry's own host: only then may certificates
+        be left unverified (if the registry is configured so), and a proxy be bypassed (if the
+        registry is on this machine). The registry's CA certificates are always trusted.
         """
         return Http(
             base,
@@ -216,17 +220,17 @@ class RegistryApi:
 
     def _login_headers(self, repository: str, login: RegistryLogin | None) -> Headers:
         """Return the authentication headers for a repository, with a bearer token or the password.
-        They are {} if the registry has not requested any yet, or if it accepts only a password and
-        the login does not have one.
+        The result is {} if the registry has not requested authentication yet, or if it accepts only
+        a password and the login does not contain one.
         """
-        accepted_schemes = self._challenges  # the parameters of "bearer" and "basic", if accepted
+        accepted_schemes = self._challenges  # keys: "bearer", "basic", or both
         challenge = accepted_schemes.get("bearer")
         accepts_password = "basic" in accepted_schemes
         if challenge is None and not accepts_password:
             return {}
         if login and login.token:
             return bearer(login.token)
-        # Prefer a token over the password itself, if the token server is allowed to get the
+        # Prefer a token to the password itself, provided that the token server may receive the
         # password.
         if login and login.password and accepts_password:
             realm = challenge.get("realm", "") if challenge else ""
@@ -243,12 +247,12 @@ class RegistryApi:
         login: RegistryLogin | None,
         sent_login: Headers,
     ) -> None:
-        """Drop the repository's token after a request with the headers `sent_login` was rejected.
-        The token may have expired early.
+        """Drop the repository's token if it was in the headers (`sent_login`) of a rejected
+        request, because the token may have expired early.
         """
         key = (repository, login)
         token = self._tokens.get(key)
-        # if this is not the token that was sent, another thread has already renewed it
+        # if a different token was sent, another thread has already renewed it
         if token is not None and sent_login == bearer(token.text):
             self._tokens.pop(key, None)
 
@@ -258,16 +262,16 @@ class RegistryApi:
         repository: str,
         login: RegistryLogin | None,
     ) -> Secret:
-        """Return the bearer token for a repository. Fetch one if there is none, or if it is no
-        longer valid.
+        """Return the bearer token for a repository. Fetch a new token if there is none, or if the
+        current one is no longer valid.
 
-        `challenge` has the parameters from the registry's response: the URL of the token server
+        `challenge` contains the parameters from the registry's response: the token server's URL
         (`realm`), and its name for the registry (`service`).
         """
         key = (repository, login)
         with self._lock:
             token_lock = self._token_locks.setdefault(key, Lock())
-        with token_lock:  # a second thread gets the first thread's token
+        with token_lock:  # a second thread reuses the first thread's token
             token = self._tokens.get(key)
             if token is None or not token.is_valid:
                 realm = challenge.get("realm", "")
@@ -295,8 +299,8 @@ class RegistryApi:
 
 
 def no_answer_error(name: str, error: NoAnswerError) -> RegistryError:
-    """Return the error for a registry that did not respond. `name` is the registry's name in image
-    names.
+    """Return the error for a registry that did not respond. `name` is the registry as written in
+    image names.
     """
     if error.kind == "tls":
         return RegistryAccessError(
@@ -319,13 +323,13 @@ def registry_error_for(
 ) -> RegistryError:
     """Return the error for a response that is neither a success nor "not found".
 
-    `name` is the registry's name in image names. `login` is the login that was used, if any.
+    `name` is the registry as written in image names. `login` is the login that was used, if any.
     """
     status = answer.status
     code = _code(answer)
     shown = f"{status} {code}" if code else str(status)
 
-    if status == 429 or code == "TOOMANYREQUESTS":  # this code is in OCI's specification
+    if status == 429 or code == "TOOMANYREQUESTS":  # an error code from the OCI specification
         seconds = retry_after(answer)
         wait = "" if seconds is None else f"; retry after {seconds:.0f} s"
         hint = "send fewer requests (limit in registries.conf), or run it again later"
@@ -340,8 +344,8 @@ def registry_error_for(
             hint="check the host in the image name",
         )
 
-    # Registries hide private repositories: a missing repository also returns 401 or 403. So the
-    # messages mention both cases.
+    # To hide private repositories, registries also return 401 or 403 for missing ones. So the
+    # messages mention both possibilities.
     if login is None:
         return RegistryAccessError(
             f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no"
@@ -359,9 +363,9 @@ def registry_error_for(
 
 
 def _code(answer: Response) -> str:
-    """Return the error code in a registry's response, such as `TOOMANYREQUESTS`, or "".
+    """Return the error code from a registry's response, such as `TOOMANYREQUESTS`, or "".
 
-    The registry's message is not shown, because it may contain anything, even a token.
+    The registry's own error message is never shown, because it may contain anything, even a token.
     """
     code = dig(answer.mapping(), "errors", 0, "code")
     return code if _CODE.fullmatch(code) else ""

@@ -1,7 +1,6 @@
-"""Fetches bearer tokens, once per repository. Sends the registry's credentials only to allowed
-servers.
+"""Fetches bearer tokens, and sends a registry's credentials only to trusted token servers.
 
-Most registries follow Docker's documentation: GET realm?service=…&scope=… with the credentials as
+Most registries work as documented by Docker: GET realm?service=…&scope=…, with the credentials as
 Basic authentication.
 The exceptions:
 - Docker Hub: the realm is on a different host (auth.docker.io). For GHCR, GAR, Quay, Harbor, GitLab
@@ -32,9 +31,9 @@ from task.secret import Secret
 from task.urls import origin, split
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
-_REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
-# Seconds: a token's lifetime if the server does not specify it (from Docker's documentation), and
-# how long before its expiry a token is renewed.
+_REFRESHED = (ACR_USER, "<token>")  # usernames whose password is actually a refresh token
+# In seconds: the lifetime of a token if the server does not specify it (according to Docker's
+# documentation), and how long before it expires a token is renewed.
 _SHORTEST = 60.0
 _LEEWAY = 10.0
 _CLIENT = "image-update"
@@ -48,8 +47,8 @@ _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
     re.ASCII,
 )
-# Registries whose token server has a different name, according to their documentation. Each pair
-# has patterns for the full names: (registry, token server).
+# Registries that, according to their documentation, use a token server with a different host name.
+# Each pair consists of patterns for the full host names: (registry, token server).
 _PAIRS = (
     (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
     (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
@@ -60,17 +59,17 @@ _PAIRS = (
     (r".+\.scw\.cloud", r"api\.scaleway\.com"),
     (r".+\.aliyuncs\.com", r"dockerauth(?:-ee)?(?:\.[a-z]{2}-[a-z0-9-]+)?\.aliyuncs\.com"),
 )
-# GitLab's registry: registry.gitlab.example.com → gitlab.example.com, registry.example.com →
-# gitlab.example.com.
+# GitLab's registry and its token server: registry.gitlab.example.com → gitlab.example.com,
+# registry.example.com → gitlab.example.com.
 _GITLAB = re.compile(r"registry\.((?:[^.\s]+\.)+[^.\s]+) (?:gitlab\.)?\1")
 
 
 @dataclass(frozen=True)
 class BearerToken:
-    """A token for a repository, and its expiry."""
+    """A bearer token for a repository, and its expiry time."""
 
     text: Secret
-    ends: float  # on the monotonic clock
+    ends: float  # a time on the monotonic clock
 
     @property
     def is_valid(self) -> bool:
@@ -80,21 +79,21 @@ class BearerToken:
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
     """Return the parameters of each authentication scheme in a `WWW-Authenticate` header. If a
-    scheme is repeated, the first wins.
+    scheme is repeated, the first occurrence wins.
 
     `Bearer realm="https://a/token",service="a", Basic realm="b"` becomes
     `{"bearer": {"realm": "https://a/token", "service": "a"}, "basic": {"realm": "b"}}`. Malformed
     parts are skipped.
     """
     by_scheme: dict[str, dict[str, str]] = {}
-    parameters: dict[str, str] = {}  # of the current scheme
-    # each match is the name of a scheme, or a parameter with its value
+    parameters: dict[str, str] = {}  # the current scheme's parameters
+    # each match is a scheme's name, or a parameter with its value
     for match in _PIECE.finditer(header[:8192]):
         name = match.group(1).lower()
         value = match.group(2)
         if value is None:  # the name of the next scheme
             parameters = {}
-            by_scheme.setdefault(name, parameters)  # a repeated scheme's parameters are dropped
+            by_scheme.setdefault(name, parameters)  # drops the parameters of a repeated scheme
             continue
         if value.startswith('"'):
             without_quotes = value[1:-1]
@@ -104,18 +103,18 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
-    """Raise `RegistryAccessError` if the registry at the URL `base` is not allowed to send us to
+    """Raise `RegistryAccessError` if the registry at the URL `base` is not allowed to refer us to
     the token server at the URL `realm`.
 
-    With a `login`, the token server would get its credentials. `name` is the registry's name in
-    image names.
+    If there is a `login`, the token server would receive its credentials. `name` is the registry as
+    written in image names.
     """
     token_server = _host(realm)
     is_encrypted = _is_encrypted_enough(base, realm)
     if login and not trusts(base, realm, login):
         problem = "the credentials are not sent to that server"
         hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
-        if is_encrypted:  # so only the host is not trusted
+        if is_encrypted:  # so the only problem is that the host is not trusted
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"
                 f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
@@ -125,7 +124,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
         problem = "that URL is not encrypted"
         hint = "configure the registry with an https token server"
     elif login is None and not may_be_asked(_host(base), token_server):
-        # with a login, `trusts` has checked the host
+        # with a login, `trusts` above has already checked the host
         problem = "that is a private address, but the registry's address is not"
         hint = "check the token server configured in the registry"
     else:
@@ -145,8 +144,8 @@ def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
 
 
 def _is_encrypted_enough(base: str, realm: str) -> bool:
-    """Return whether the token server at the URL `realm` uses https, or uses http on the same host
-    as the registry at the URL `base`, and the registry also uses http.
+    """Return whether the token server at the URL `realm` uses https. http is also acceptable if the
+    registry at the URL `base` uses http itself, on the same host.
     """
     if realm.startswith("https://"):
         return True
@@ -160,11 +159,11 @@ def _host(url: str) -> str:
 
 def may_get_login(registry: str, token_server: str) -> bool:
     """Return whether a registry's credentials may be sent to a token server that the user has not
-    listed: the registry itself, or one in a documented pair. `registry` and `token_server` are
-    hosts without ports.
+    listed. It must be on the registry's own host, or form a documented pair with the registry.
+    `registry` and `token_server` are hosts without ports.
 
-    Without this check, anyone who controls a registry's responses could name their own server and
-    get the credentials.
+    Without this check, anyone who controls a registry's responses could obtain the credentials by
+    naming their own server.
     """
     if not token_server:
         return False
@@ -177,33 +176,34 @@ def may_get_login(registry: str, token_server: str) -> bool:
 
 
 def may_be_asked(registry: str, token_server: str) -> bool:
-    """Return whether a token server may be contacted at all: a public registry must not send us to
-    an address in our network. `registry` and `token_server` are hosts without ports.
+    """Return whether a token server may be contacted at all, because a public registry must not
+    refer us to an address in our private network. `registry` and `token_server` are hosts without
+    ports.
 
-    Only IP addresses are checked. Names are not resolved until they are used.
+    Only IP addresses are checked; host names are not resolved here.
     """
-    server_ip = _ip_address(token_server)  # None for a name
+    server_ip = _ip_address(token_server)  # None for a host name
     if registry == token_server or server_ip is None or server_ip.is_global:
         return True
     # The token server has a private address, so the registry must also have one.
     registry_ip = _ip_address(registry)
     if registry_ip is None or registry_ip.is_global:
         return False
-    # either both are on this machine, or both are elsewhere in the private network
+    # both must be on this machine, or both elsewhere in the private network
     same_network = registry_ip.is_loopback == server_ip.is_loopback
-    # 169.254.169.254 is a cloud's metadata server, which has credentials
+    # the metadata server of many clouds, 169.254.169.254, returns credentials
     return same_network and not server_ip.is_link_local
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return a host as an IP address, or None if the host is a name."""
+    """Convert a host to an IP address, or return None for a host name."""
     host = host.strip("[]").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        # resolvers also accept `127.1` and `0x7f.1` as addresses
+        # resolvers also accept addresses such as `127.1` and `0x7f.1`
         try:
             return ipaddress.IPv4Address(socket.inet_aton(host))
         except OSError:
@@ -228,14 +228,14 @@ def fetch(
     try:
         answer = _ask(client_for(realm), realm, parameters, login)
     except NoAnswerError as error:
-        # a wrong certificate or address does not fix itself
+        # a wrong certificate or address will not fix itself
         is_permanent = error.kind in ("tls", "redirect")
         error_type = RegistryAccessError if is_permanent else RegistryDownError
         raise error_type(
             f"no token: {error.message}", hint="check the registry's token server"
         ) from None
 
-    # messages do not include the URL's query, because a registry may put anything in it
+    # messages omit the URL's query, in which a registry may put anything
     server = origin(realm)
     if answer.status >= 400:
         raise _token_refusal(server, answer.status, login)
@@ -249,10 +249,10 @@ def fetch(
 
 
 def _token_in(answer: Response) -> BearerToken | None:
-    """Return the token in a token server's response, or None if there is none."""
+    """Return the token from a token server's response, or None if there is none."""
     try:
         data: Any = answer.json()
-        # `access_token` is OAuth2's name, and ACR returns only that
+        # `access_token` is the name in OAuth2, and the only one that ACR returns
         text = data.get("token") or data.get("access_token")
         lifetime = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
@@ -264,7 +264,7 @@ def _token_in(answer: Response) -> BearerToken | None:
 
 
 def _token_refusal(server: str, status: int, login: RegistryLogin | None) -> RegistryError:
-    """Return the error for a token server that does not return a token."""
+    """Return the error for a token server that refused to return a token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
             f"{server} did not issue a token: it returned {status}",
@@ -282,7 +282,7 @@ def _token_refusal(server: str, status: int, login: RegistryLogin | None) -> Reg
 
 
 def _is_token(text: object) -> TypeGuard[str]:
-    """Return whether a string can be sent as a token in a header."""
+    """Return whether a value can be sent as a token in a header."""
     if not isinstance(text, str) or not text.isascii() or not text.isprintable():
         return False
     return 0 < len(text) < _LONGEST
@@ -296,7 +296,8 @@ def _ask(
 ) -> Response:
     """Request a bearer token from a token server, and return its response.
 
-    If the login has a refresh token, exchange it. Otherwise, log in with the password, if any.
+    If the login contains a refresh token, exchange that. Otherwise, log in with the password, if
+    there is one.
     """
     refresh_token = _refresh_token_of(login)
     if refresh_token:
@@ -307,7 +308,7 @@ def _ask(
             "refresh_token": refresh_token.reveal(),
         }
         answer = http.ask("POST", realm, data=form, again=True)
-        # A token server that does not support the exchange may still accept the refresh token as a
+        # A token server that does not support this exchange may still accept the refresh token as a
         # password.
         was_refused = answer.status in (400, 401, 404, 405)
         has_password = login is not None and bool(login.password)
@@ -320,12 +321,13 @@ def _ask(
 
 
 def _refresh_token_of(login: RegistryLogin | None) -> Secret:
-    """Return the login's refresh token, which is exchanged for a bearer token. It is empty if there
-    is none.
+    """Return the login's refresh token, which can be exchanged for a bearer token, or an empty
+    secret if there is none.
     """
     if login is None:
         return Secret("")
-    # With these users, ACR and Docker's credential helpers put the token where the password is.
+    # With these usernames, ACR and Docker's credential helpers pass the refresh token as the
+    # password.
     if login.username in _REFRESHED and not login.identity:
         return login.password
     return login.identity

@@ -1,6 +1,6 @@
-"""Answers queries about images from all registries of a run.
+"""Answers questions about images, from all of a run's registries.
 
-A query that succeeded is not sent again.
+Queries that have succeeded are not repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN = Answer()
 
 
 class Registry:
-    """The registries of a run. Thread-safe."""
+    """All of a run's registries. Thread-safe."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Registry:
         log: Callable[[str], None] = lambda _line: None,
         *,
         entries: Sequence[RegistryConf] = (),  # entries of registries.conf
-        ca: str = "",  # PEM text: authorities to trust in addition to the machine's
+        ca: str = "",  # PEM: CA certificates to trust in addition to the machine's
         cache_dir: str = "",  # the folder of `AnswerCache`
         limits: Limits = LIMITS,  # limits for one response
     ) -> None:
@@ -47,46 +47,49 @@ class Registry:
         self._ca = ca
         self._cache_dir = cache_dir
         self._limits = limits
-        self._authorities = cache(authorities_of)  # a file is read once, not for each query
+        self._authorities = cache(authorities_of)  # read each file only once, not for each query
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
-        # by `_subject`: which facts are known about an image, and an answer with them
+        # result of `_subject` → (the known facts about an image, an answer that contains them)
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return an answer for each question about an image, in order.
 
-        Questions about the same image are combined. Questions about different images are answered
-        in parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
-        has an `error`, a `RegistryError` or a subclass. `platforms` are all of an image's
-        platforms. `created` and `labels` are from its newest member for a wanted platform.
+        Questions about the same image are combined; questions about different images are answered
+        in parallel. The answer for a missing image is `Answer(exists=False)`. If the facts cannot
+        be determined, the answer contains an `error`, which is usually a `RegistryError` or a
+        subclass. `platforms` lists all of an image's platforms. `created` and `labels` are taken
+        from the image's newest member for a wanted platform.
         """
         by_subject: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
             by_subject.setdefault(self._subject(question), []).append(question)
-        groups = list(by_subject.values())  # each has the questions about one image
+        groups = list(by_subject.values())  # each group contains the questions about one image
 
-        # Each registry has its own limit on simultaneous requests, so more registries get more
-        # threads.
+        # Use more threads for more registries, because each registry has its own limit on
+        # concurrent requests.
         hosts = {group[0].image.registry for group in groups}
         thread_count = min(_MOST_THREADS, AT_ONCE * len(hosts))
-        answers: dict[Question, Answer] = {}  # `_answer_group` fills it
+        answers: dict[Question, Answer] = {}  # filled by `_answer_group`
         in_threads(lambda group: self._answer_group(group, answers), groups, thread_count)
-        shutdown.check()  # after a signal, the answers are errors
+        shutdown.check()  # raises an error after a signal, because the answers are then just errors
         self._save()
         return {question: answers[question] for question in questions}
 
     def repository(self, image: Image, secret: str = "", namespace: str = "") -> ImageRepository:
-        """Return the image's repository, with its credentials. It is created on first use.
+        """Return the image's repository, with the credentials for it. The repository is created on
+        first use.
 
-        `secret` is the image's `pull-secret` annotation, or "". `namespace` is the Application's.
+        `secret` is the value of the image's `pull-secret` annotation, or "". `namespace` is the
+        Application's.
         """
         # `conf` is the image's entry in registries.conf, or None
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
-        url = endpoint.urls[-1]  # only a registry on this machine has two: http, then https
-        # The contacted host determines the credentials: a Docker Hub mirror must not get Docker
-        # Hub's.
+        url = endpoint.urls[-1]  # only a registry on this machine has two URLs: http, then https
+        # The host that is contacted determines the credentials, because a Docker Hub mirror must
+        # not receive Docker Hub's credentials.
         host = split(url).authority
         if secret:
             login = self._logins.of_annotation(secret, namespace, host, name)
@@ -116,21 +119,22 @@ class Registry:
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """Return a key that is equal for questions about the same image, credentials, and
-        platforms. The wanted facts may differ.
+        """Return a key that is the same for questions about the same image, with the same
+        credentials and platforms. The wanted facts may differ.
         """
         image = question.image
         login = (question.secret, question.namespace) if question.secret else ()
-        # `nginx` and `docker.io/nginx` may be different images with registries.conf, because it may
-        # have an entry for images without a registry (`default`).
+        # With registries.conf, `nginx` and `docker.io/nginx` may be different images, because an
+        # entry may be the default for image names without a registry.
         name = image.name if self._entries else image.identity
         return (name, image.tag, image.digest, login, question.platforms)
 
     def _answer_group(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
-        """Add the answers to these questions, which are all about one image, to `answers`.
+        """Answer these questions, which are all about the same image, and add the results to
+        `answers`.
 
-        Known facts are kept for the whole run, so that decisions are consistent. Only the other
-        facts are queried.
+        Known facts are kept for the whole run, so that decisions are consistent. Only missing facts
+        are queried.
         """
         subject = self._subject(questions[0])
         facts = frozenset(fact for question in questions for fact in question.facts)
@@ -139,21 +143,21 @@ class Registry:
         if answer.exists and missing:  # a missing image is not queried again
             new_answer = self._query(questions[0], tuple(sorted(missing)))
             answer = _with_facts_from(new_answer, answer, missing)
-            if answer.error is None:  # an error may be transient, so the next query retries
+            if answer.error is None:  # errors are not stored, because they may be transient
                 self._answers[subject] = (known_facts | facts, answer)
         for question in questions:
             answers[question] = _part_of_answer(answer, question)
 
     def _query(self, question: Question, facts: tuple[str, ...]) -> Answer:
-        """Query the registry for these facts about the question's image. Errors become the answer's
-        `error`.
+        """Query the registry for these facts about the question's image. An error is returned as
+        the answer's `error`.
         """
         image = question.image
-        if image.digest and facts == ("digest",):  # the reference has it, so no request is needed
+        if image.digest and facts == ("digest",):  # already known, so no request is needed
             return Answer(digest=image.digest)
         try:
             repository = self.repository(image, question.secret, question.namespace)
-            if "tags" in facts:  # a question about the repository, which never includes other facts
+            if "tags" in facts:  # a question about tags never asks for other facts
                 return Answer(tags=repository.tags())
             return find(repository, image, facts, question.platforms)
         except TaskError as error:
@@ -165,18 +169,18 @@ class Registry:
 
 
 def _with_facts_from(new_answer: Answer, answer: Answer, facts: Collection[str]) -> Answer:
-    """Return the earlier answer, with these facts taken from the new answer.
+    """Return the earlier answer (`answer`), with these facts taken from the new answer.
 
-    If the new answer is an error, or the image does not exist, return the new answer instead.
+    If the new answer is an error, or states that the image does not exist, return that instead.
     """
     if new_answer.error or not new_answer.exists:
         return new_answer
-    # the image exists in both answers, so "exists" has the same value in both
+    # "exists" is true in both answers
     new_facts = {fact: getattr(new_answer, fact) for fact in facts if fact != "exists"}
     return replace(answer, **new_facts)
 
 
 def _part_of_answer(answer: Answer, question: Question) -> Answer:
-    """Return the answer with only the facts that the question asks for."""
+    """Return the answer, reduced to the facts that the question asks for."""
     other_facts = _FACTS - set(question.facts)
     return replace(answer, **{fact: getattr(_UNKNOWN, fact) for fact in other_facts})

@@ -1,8 +1,9 @@
-"""Logins from options, and from Docker's config file, which podman, Tekton, and GitLab also use.
+"""Reads logins from options, and from Docker's config file, which podman, Tekton, and GitLab also
+use.
 
-Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman), or hosts
-with `*` (as the kubelet accepts in pull secrets). The longest matching key wins. Messages never
-quote a value, because most are secrets.
+The file's keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, as in
+podman), or hosts with `*` (as the kubelet accepts in pull secrets). The most specific matching key
+wins. Error messages never quote a value, because most values are secrets.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from task.urls import split
 HUB = "docker.io"
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
-# Tekton puts the service account's secrets here; HOME may be a different folder
+# where Tekton puts the service account's secrets, even if HOME is a different folder
 _TEKTON = "/tekton/creds"
 _LARGEST = 1024 * 1024
 _HINT = 'use {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
@@ -31,31 +32,32 @@ _HINT = 'use {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A registry login: a username and password, an identity token to exchange, or a bearer
-    token.
+    """A registry login: a username and password, an identity token (to be exchanged for a bearer
+    token), or a bearer token.
     """
 
     username: str = ""
     password: Secret = _NOTHING
     identity: Secret = _NOTHING
     token: Secret = _NOTHING
-    origin: str = ""  # where the credentials are from, for messages
-    hosts: frozenset[str] = frozenset()  # the hosts, without ports, that the user set it for
+    origin: str = ""  # where the credentials come from, for messages
+    # the hosts, without ports, for which the user has set this login
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class DockerConfig:
-    """A config file. Keys are in normal form: `host[:port][/path]`."""
+    """The content of a Docker config file. Keys are normalized: `host[:port][/path]`."""
 
     logins: Mapping[str, RegistryLogin]
-    helpers: Mapping[str, str]  # credHelpers: key → a helper's name
-    store: str  # credsStore: the helper for all other registries
+    helpers: Mapping[str, str]  # `credHelpers`: key → name of a credential helper
+    store: str  # `credsStore`: the credential helper for all other registries
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
-    """Parse Docker's config file, or its older form without `auths`. Raises `Malformed`.
+    """Parse Docker's config file, or its older format without `auths`. Raises `Malformed`.
 
-    `origin` says where the file is from, in messages about its logins.
+    `origin` describes where the file comes from, for messages about its logins.
     """
     try:
         data = parsed_json(text.removeprefix("\ufeff"))
@@ -79,8 +81,8 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 
 def _auths_in(data: Mapping[str, Any]) -> Any:
-    """Return a config file's logins, keyed by host: the value of `auths` or, in the older
-    `.dockercfg` format, the whole file.
+    """Return the part of a config file that contains the logins, keyed by host: the value of
+    `auths` or, in the older `.dockercfg` format, the whole file.
     """
     if "auths" not in data:
         for entry in data.values():
@@ -90,8 +92,8 @@ def _auths_in(data: Mapping[str, Any]) -> Any:
 
 
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
-    """Return the logins by key, each with `hosts` set to the hosts of all keys with the same login,
-    because the user trusts all of these hosts with it. Keys without a login are omitted.
+    """Return key → login, omitting keys without a login. In each login, set `hosts` to the hosts of
+    all keys that have the same login, because the user trusts all of these hosts with it.
     """
     keys_by_login: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
@@ -106,8 +108,9 @@ def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, Registr
 
 
 def normal(key: str) -> str:
-    """Normalize a key of a config file, or a registry's host: remove the scheme and the API
-    version, and use `docker.io` for Docker Hub. `https://index.docker.io/v1/` becomes `docker.io`.
+    """Normalize a config file's key or a registry's host: remove the scheme and the API version,
+    and use `docker.io` for Docker Hub. For example, `https://index.docker.io/v1/` becomes
+    `docker.io`.
     """
     key = key.strip()
     url = split(key if "://" in key else f"//{key}")
@@ -117,9 +120,10 @@ def normal(key: str) -> str:
 
 
 def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
-    """Return the key of a config file that best fits `registry/repository`, or None if none does.
+    """Return the config file key that best matches `registry/repository`, or None if no key
+    matches.
 
-    A key without `*` wins, then the longest path, then the longest key.
+    Keys without `*` take precedence, then those with the longest path, then the longest key.
     """
     name = normal(f"{registry}/{repository}")
     fitting_keys = [key for key in keys if _covers(key, name)]
@@ -131,33 +135,34 @@ def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
 
 
 def hosts_of(keys: Iterable[str]) -> frozenset[str]:
-    """Return the hosts in keys, without ports. Patterns are omitted."""
+    """Return the hosts that occur in the keys, without ports. Keys with `*` are omitted."""
     return frozenset(split(f"//{normal(key)}").host.strip("[]") for key in keys if "*" not in key)
 
 
 def _covers(key: str, name: str) -> bool:
-    """Return whether a key of a config file, such as `ghcr.io/acme` or `*.example.com`, is for a
+    """Return whether a config file key, such as `ghcr.io/acme` or `*.example.com`, covers a
     repository, such as `ghcr.io/acme/web`.
     """
     key_host, _, key_path = key.partition("/")
     host, _, path = name.partition("/")
     matches_host = key_host == host
     if "*" in key_host:
-        # as in the kubelet, `*` matches within a single label of a hostname, and the ports must be
-        # equal
+        # as in the kubelet, `*` matches only within a single label of the host name, and the ports
+        # must be equal
         patterns = key_host.split(".")
         labels = host.split(".")
         matches_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
-    # a key with a path is for this path and everything below it
+    # a key with a path covers this path and everything below it
     matches_path = not key_path or f"{path}/".startswith(f"{key_path}/")
     return matches_host and matches_path
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """Return the login from the entry with this key in `auths`, or None if the entry is empty.
-    Raises `Malformed`.
+    """Parse an entry of `auths`, and return its login, or None if the entry is empty. Raises
+    `Malformed`.
 
-    Docker writes an empty entry if a credential helper has the credentials.
+    Docker writes an empty entry if the credentials are in a credential helper. `key` is the entry's
+    key.
     """
     entry = _mapping(entry, "an auths entry")
     texts = {
@@ -175,7 +180,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
             raise Malformed(
                 f"the entry for {normal(key)}: auth is not base64-encoded user:password"
             )
-        password = password.rstrip("\x00")  # Docker also does this when it reads the file
+        password = password.rstrip("\x00")  # as Docker does when it reads the file
     identity = Secret(texts["identitytoken"])
     token = Secret(texts["registrytoken"])
     has_secret = bool(password or identity or token)
@@ -191,9 +196,9 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
 
 
 def _decoded_auth(auth: str) -> str:
-    """Return the text in a base64-encoded `auth` value, or "" if it is not valid base64."""
+    """Decode a base64-encoded `auth` value. Return "" if it is not valid."""
     auth = auth.strip()
-    # base64 comes in groups of four, but some programs omit the "="
+    # base64 consists of groups of four characters, but some programs omit the trailing "="
     padding = "=" * (-len(auth) % 4)
     try:
         return b64decode(auth + padding, validate=True).decode()
@@ -202,8 +207,8 @@ def _decoded_auth(auth: str) -> str:
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:
-    """Return a JSON object, or {} for null. For any other value, raises `Malformed`, whose message
-    says `what` it is.
+    """Return a JSON object unchanged, and {} for null. Raises `Malformed` for any other value;
+    `what` describes the value in the message.
     """
     if not isinstance(data, dict | None):
         raise Malformed(f"{what} is not a JSON object")
@@ -211,14 +216,14 @@ def _mapping(data: Any, what: str) -> Mapping[str, Any]:
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """Read Docker's config files from all the places where they may be. Return the most explicit
+    """Read Docker's config files from all possible places. Return the most explicitly configured
     file first.
 
-    Raises `RegistryAccessError` for an invalid file, and for an unreadable file that the user has
-    set.
+    Raises `RegistryAccessError` for an invalid file, or for an unreadable file that the user has
+    configured.
     """
     configs: list[DockerConfig] = []
-    # GitLab's variable, which contains the file's content
+    # a GitLab variable that contains the file's content
     content = environ.get("DOCKER_AUTH_CONFIG", "").strip()
     if content:
         configs.append(_parse_config(content, "variable DOCKER_AUTH_CONFIG"))
@@ -228,11 +233,11 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         real_path = os.path.realpath(path)
         if real_path in read_paths or not os.path.isfile(real_path):
             continue
-        # A shared home may contain another user's file, which is skipped. But a file that the user
-        # has set must be readable.
+        # A shared home folder may contain another user's file, which is skipped. But a file that
+        # the user has configured must be readable.
         if not set_by_user and not os.access(real_path, os.R_OK):
             continue
-        read_paths.add(real_path)  # because of links, several places may have the same file
+        read_paths.add(real_path)  # because of links, several places may refer to the same file
         text = text_of(
             path,
             "cannot read Docker's config",
@@ -250,9 +255,10 @@ def password_of(
     environ: Mapping[str, str],
 ) -> RegistryLogin | None:
     """Return the login from `--registry-username` and the password file or variable, or None if
-    none is set.
+    none of these is set.
 
-    Raises `UsageError` if the username or password is missing, or two passwords are set.
+    Raises `UsageError` if either the username or the password is missing, or if two passwords are
+    set.
     """
     variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
     if variable and password_file:
@@ -286,7 +292,7 @@ def password_of(
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each place where Docker's config file may be, and whether the user set it."""
+    """Yield each path where Docker's config file may be, and whether the user has set the path."""
     auth_file = environ.get("REGISTRY_AUTH_FILE", "").strip()
     docker_config = environ.get("DOCKER_CONFIG", "").strip()
     home = environ.get("HOME", "").strip()
@@ -294,9 +300,10 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     if auth_file:
         yield auth_file, True
     if docker_config:
-        yield docker_config, True  # Docker expects a folder, but some people set the file itself
+        yield docker_config, True  # Docker expects a folder, but some users set the file itself
         yield os.path.join(docker_config, "config.json"), True
-        yield os.path.join(docker_config, ".dockerconfigjson"), True  # in a mounted secret
+        # the name of the file in a mounted secret
+        yield os.path.join(docker_config, ".dockerconfigjson"), True
     elif home:
         yield os.path.join(home, ".docker", "config.json"), False
     if runtime:
@@ -305,7 +312,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
 
 
 def _parse_config(text: str, origin: str) -> DockerConfig:
-    """Parse a config file. Raises `RegistryAccessError`, which mentions the file's origin."""
+    """Parse a config file. Raises `RegistryAccessError`, which names the file's origin."""
     try:
         return parse_docker_config(text, origin)
     except Malformed as problem:
@@ -322,10 +329,10 @@ def text_of(
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:
-    """Return the text in a file of at most `most` bytes.
+    """Return a file's text. The file may have at most `most` bytes.
 
-    If it cannot be read, raises an `error` whose message consists of `what`, the path, and the
-    reason.
+    If the file cannot be read, raises an `error` whose message consists of `what`, the path, and
+    the reason.
     """
     try:
         return read_text(path, most)

@@ -1,7 +1,7 @@
-"""A registry's address: from `registries.conf` of Argo CD Image Updater (AIU), or else from
-Docker's rules.
+"""Determines a registry's address, from Argo CD Image Updater's (AIU's) `registries.conf`, or else
+by Docker's rules.
 
-The file is parsed as strictly as in AIU: an unknown key is an error.
+The file is parsed as strictly as in AIU, so an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ _SORTED = (
 
 @dataclass(frozen=True)
 class RegistryConf:
-    """An entry of registries.conf."""
+    """An entry in registries.conf."""
 
     name: str = ""
     api_url: str = ""  # without a trailing slash
-    prefix: str = ""  # "" is Docker Hub
-    # accepted, but has no effect: AIU requests /v2/ first, but here the first request does that job
+    prefix: str = ""  # "" means Docker Hub
+    # accepted, but without effect: AIU first requests /v2/, for which any first request suffices
+    # here
     ping: bool = True
     credentials: CredentialSource | None = None
     credsexpire: float = 0.0  # seconds; 0 means never
@@ -95,11 +96,11 @@ def find_registry(
     *,
     has_registry: bool,
 ) -> RegistryConf | None:
-    """Return the entry of registries.conf for an image, or None if there is none.
+    """Return the registries.conf entry for an image, or None if there is none.
 
-    An entry whose prefix is the registry wins, then the entry with the longest prefix that the
-    image's name begins with (AIU since v0.17). An image name without a registry (not
-    `has_registry`) belongs to the entry with `default: true`, or else to Docker Hub.
+    An entry whose prefix equals the registry wins, followed by the entry with the longest prefix of
+    the image's name (as in AIU since v0.17). An image name without a registry (not `has_registry`)
+    belongs to the entry with `default: true`, or else to Docker Hub.
     """
     if not has_registry:
         for entry in entries:
@@ -108,8 +109,8 @@ def find_registry(
 
     registry_prefixes = ("", HUB) if registry == HUB else (registry,)
     with_registry = [entry for entry in entries if entry.prefix in registry_prefixes]
-    # with slashes, so that only whole parts match: `ghcr.io/acme` is not a prefix of
-    # `ghcr.io/acme-tools/web`
+    # with trailing slashes, so that only whole path segments match: `ghcr.io/acme` is not a prefix
+    # of `ghcr.io/acme-tools/web`
     name = f"{registry}/{repository}/"
     with_path = [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
     matching_entries = with_registry or with_path
@@ -117,7 +118,7 @@ def find_registry(
 
 
 def duration(text: str) -> float:
-    """Convert a Go duration to seconds: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
+    """Convert a Go duration, such as `10h`, `1h30m`, or `1.5h`, to seconds. Raises `Malformed`."""
     without_sign = text.strip().removeprefix("+")
     if without_sign == "0":
         return 0.0
@@ -130,7 +131,9 @@ def duration(text: str) -> float:
 
 
 def _registry_entry(data: Any, number: int) -> RegistryConf:
-    """Parse an entry of registries.conf, the `number`th in the file. Raises `Malformed`."""
+    """Parse an entry in registries.conf. `number` is its position in the file, for messages. Raises
+    `Malformed`.
+    """
     if not isinstance(data, dict):
         raise Malformed(f"registry {number} is not a mapping")
     name = data.get("name")
@@ -145,7 +148,7 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
         if not isinstance(value, str | None):
             raise Malformed(f"{what}: {key} is not a single value")
         text = value or ""
-        if key != "ca_data":  # several lines of PEM text
+        if key != "ca_data":  # `ca_data` is PEM text of several lines
             text = text.strip()
         if not text:
             continue
@@ -162,10 +165,10 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
 
 
 def _refuse_sorting(value: Any, what: str) -> None:
-    """Raise `Malformed` unless an entry's `tagsortmode` is `none` or missing. `what` names the
+    """Raise `Malformed` unless an entry's `tagsortmode` is `none` or missing. `what` identifies the
     entry in the message.
     """
-    mode = "?"  # for values that are not strings, which are rejected below
+    mode = "?"  # stands for any value that is not a string, and is rejected below
     if isinstance(value, str | None):
         mode = value or "none"
     if mode.lower() == "none":
@@ -192,8 +195,8 @@ def _api_url(text: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    """Parse the `prefix` of an entry, such as `ghcr.io` or `ghcr.io/acme`, and return it with the
-    host in lowercase. Raises `Malformed` for anything else.
+    """Parse an entry's `prefix`, such as `ghcr.io` or `ghcr.io/acme`, and return it with the host
+    in lowercase. Raises `Malformed` for anything else.
     """
     is_url = "://" in text
     has_forbidden_character = any(character in text for character in " @?#")
@@ -218,7 +221,7 @@ def _flag(text: str) -> bool:
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise Malformed(f"{text[:50]!r} is not a number of requests per second")
-    return int(text[:9])  # with more digits, there might as well be no limit
+    return int(text[:9])  # a longer number is practically no limit
 
 
 def _certificates(text: str) -> str:
@@ -246,7 +249,9 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _refuse_unknown_keys(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
-    """Raise `Malformed` for a key that is not `known`. `what` names the entry in the message."""
+    """Raise `Malformed` for any key that is not in `known`. `what` identifies the entry in the
+    message.
+    """
     for key in data:
         if key not in known:
             raise Malformed(
@@ -267,22 +272,22 @@ def _key(value: Any, known: Mapping[Any, Any]) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A registry."""
+    """A registry's addresses, and how to connect to it."""
 
-    name: str  # as in image names: "docker.io", "ghcr.io", "localhost:5000"
-    urls: tuple[str, ...]  # the first that responds is used
+    name: str  # as written in image names: "docker.io", "ghcr.io", "localhost:5000"
+    urls: tuple[str, ...]  # the first URL that responds is used
     verify: bool = True
-    ca: str = ""  # PEM text: authorities to trust in addition to the machine's
+    ca: str = ""  # PEM: CA certificates to trust in addition to the machine's
     limit: int = 0  # requests per second; 0 means no limit
 
     @property
     def local(self) -> bool:
-        """Whether the registry is on this machine, so that no proxy is used."""
+        """Whether the registry is on this machine, in which case no proxy is used."""
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
 def authorities_of(conf: RegistryConf) -> str:
-    """Return the PEM text of an entry's `ca_file`, or "". Raises `UsageError`."""
+    """Return the PEM text from an entry's `ca_file`, or "" if none is set. Raises `UsageError`."""
     if not conf.ca_file:
         return ""
     what = f"registries.conf, {conf.name}: cannot read ca_file"
@@ -295,15 +300,14 @@ def place_of(
     ca: str,
     authorities: Callable[[RegistryConf], str] = authorities_of,
 ) -> tuple[Endpoint, str, RegistryConf | None]:
-    """Return an image's registry, the registry's name for the repository, and the image's entry in
-    registries.conf, or None.
+    """Return an image's registry, its repository's name in that registry, and its entry in
+    registries.conf (None if there is none).
 
-    `entries` are all entries of registries.conf. `ca` is PEM text: certificate authorities to trust
-    in addition to the machine's. `authorities` reads an entry's `ca_file`. Its errors are not
-    caught.
+    `entries` are all entries in registries.conf. `ca` is PEM text: CA certificates to trust in
+    addition to the machine's. `authorities` reads an entry's `ca_file`; its errors are not caught.
     """
-    # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true`
-    # is for the latter form.
+    # `docker.io/nginx` includes the registry, but `nginx` does not. An entry with `default: true`
+    # applies only to the latter.
     first_part = image.name.partition("/")[0]
     has_registry = image.registry != HUB or normal(first_part) == HUB
     conf = find_registry(entries, image.registry, image.repository, has_registry=has_registry)
@@ -311,7 +315,7 @@ def place_of(
         return _unconfigured_endpoint(image.registry, ca), image.repository, None
 
     name = image.registry
-    if not has_registry:  # with `default: true`, the entry may be for another registry
+    if not has_registry:  # an entry with `default: true` may be for any registry
         name = conf.prefix or HUB
     certificates = [ca, conf.ca_data, authorities(conf)]
     endpoint = Endpoint(
@@ -325,20 +329,20 @@ def place_of(
 
 
 def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
-    """Return the endpoint of a registry that registries.conf does not mention, by Docker's rules.
+    """Return the endpoint, by Docker's rules, of a registry that registries.conf does not mention.
 
-    `ca` is PEM text: certificate authorities to trust in addition to the machine's.
+    `ca` is PEM text: CA certificates to trust in addition to the machine's.
     """
     urls = [_HUB_API if registry == HUB else f"https://{registry}"]
-    # like Docker, try plain HTTP for this machine only
+    # like Docker, try plain HTTP only for a registry on this machine
     if is_loopback(split(f"//{registry}").host):
         urls.insert(0, f"http://{registry}")
     return Endpoint(registry, tuple(urls), ca=ca)
 
 
 def _repository_in(conf: RegistryConf, image: Image) -> str:
-    """Return the name of the image's repository in the registry that this entry of registries.conf
-    is for. For example, `nginx` is `library/nginx` on Docker Hub.
+    """Return the name of the image's repository in the registry of this registries.conf entry. For
+    example, `nginx` is `library/nginx` on Docker Hub.
     """
     repository = image.repository
     if image.registry == HUB:  # `library/` may have been added to a short name
@@ -348,13 +352,13 @@ def _repository_in(conf: RegistryConf, image: Image) -> str:
     if conf.defaultns:
         return f"{conf.defaultns}/{repository}"
     is_at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
-    if is_at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
+    if is_at_hub:  # for Docker Hub itself, AIU's `defaultns` is not required
         return image.repository
     return repository
 
 
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
-    """Read the file from `--registries-conf`, and return its entries. Raises `UsageError`."""
+    """Read the file set with `--registries-conf`, and return its entries. Raises `UsageError`."""
     text = text_of(path, "--registries-conf: cannot read")
     try:
         return parse_registries_conf(text)

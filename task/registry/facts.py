@@ -1,9 +1,9 @@
-"""Answers a query about an image with as few requests as possible.
+"""Answers a question about an image with as few requests as possible.
 
-`exists` and `digest` take one HEAD, but `digest` takes no request if the image reference has a
-digest. `platforms` takes the manifest and, for a single image, the config. `created` and `labels`
-take the manifest and the config or, for an index, those of every wanted member. (Docker Hub counts
-a GET of a manifest as a pull, but not a HEAD.)
+`exists` and `digest` require one HEAD request, but `digest` requires none if the image reference
+contains a digest. `platforms` requires the manifest and, for a single image, the config. `created`
+and `labels` require the manifest and the config or, for an index, those of every wanted member.
+(Docker Hub counts a GET request for a manifest as a pull, but not a HEAD request.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from task.registry.manifest import (
 )
 from task.registry.repository import ImageRepository
 
-_MOST = 64  # limit for an index's images, and for the manifests read to find them
+_MOST = 64  # maximum number of images in an index, and of manifests read to find them
 _IN_CONFIG = frozenset(("created", "labels"))
 _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
@@ -35,12 +35,12 @@ def find(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> Answer:
-    """Return an answer with these facts about an image, such as "digest" or "created". The answer
-    may include other facts, which may be incomplete.
+    """Return an answer that contains these facts about an image, such as "digest" or "created". Any
+    other facts in the answer may be incomplete.
 
-    An index has images for several platforms: its `created` and `labels` are those of the newest
-    image for one of the wanted `platforms`. A missing image is `Answer(exists=False)`. Raises
-    `RegistryError` and its subclasses.
+    An index contains images for several platforms; its `created` and `labels` are those of the
+    newest image for one of the wanted `platforms`. The answer for a missing image is
+    `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
     """
     needs_manifest = bool(_IN_MANIFEST & set(facts))
     if not needs_manifest:
@@ -80,7 +80,7 @@ def _configs(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> list[tuple[Member, Config]]:
-    """Return the images of a manifest whose configs are needed for these facts, each with its
+    """Return those images in a manifest whose configs are needed for these facts, each with its
     config.
 
     A mirror may omit some members of an index. Raises `RegistryError` only if all wanted members
@@ -90,7 +90,7 @@ def _configs(
     wanted_members = [
         member
         for member in _images_of(repository, digest)
-        # if the index does not have the platform, only the config does
+        # a platform that is not in the index is in the image's config
         if not member.platform or (needs_configs and is_wanted_platform(platforms, member.platform))
     ]
     members_with_configs = []
@@ -108,18 +108,18 @@ def _configs(
 
 
 def _without_manifest(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
-    """Return the answer about an image's existence and digest. This usually takes one HEAD request
-    or none.
+    """Return an answer that contains an image's existence and digest. Usually, this requires at
+    most one HEAD request.
     """
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
     reference = image.digest or image.tag
-    digest = repository.head(reference)  # "" if the registry does not send it in a header
+    digest = repository.head(reference)  # "" if the registry sends no digest
     if digest is None:
         return Answer(exists=False)
-    if not digest and "digest" in facts:  # the manifest has to be read and hashed
+    if not digest and "digest" in facts:  # so the manifest has to be read and hashed
         return Answer(digest=_read_manifest(repository, reference) or "")
-    if digest and not image.digest:  # the digest is the tag's current one
+    if digest and not image.digest:  # this is the tag's current digest
         repository.memory.store_tag(image.tag, digest)
     return Answer(digest=image.digest or digest)
 
@@ -130,8 +130,8 @@ def _digest_with_members(
     *,
     check_existence: bool,
 ) -> str | None:
-    """Return the image's digest, or None if the image does not exist. Afterwards, the cache has the
-    members of the image's manifest: the image itself, or the images in its index.
+    """Return the image's digest, or None if the image does not exist. Also ensure that the cache
+    contains the members of the image's manifest: the image itself, or the images in its index.
 
     With `check_existence`, query the registry even for a known digest, because the image may have
     been deleted.
@@ -142,26 +142,27 @@ def _digest_with_members(
     if last_digest in cache.members:
         if image.digest and not check_existence:
             return last_digest
-        # one HEAD shows whether the image still exists, and what the tag's digest is now
+        # one HEAD request reveals whether the image still exists, and the tag's current digest
         current_digest = repository.head(reference)
         if current_digest is None or current_digest in cache.members:
             return current_digest
-        # the tag has moved to a manifest that was never read, or the registry sends no digest
+        # the tag has moved to a manifest that was never read, or the registry did not send a digest
     tag_to_store = "" if image.digest else image.tag
     return _read_manifest(repository, reference, tag_to_store)
 
 
 def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
-    """Read the manifest of a tag or digest (`reference`) into the cache. Return its digest, or None
-    if the registry does not have the manifest.
+    """Read the manifest for a tag or digest (`reference`) into the cache. Return the manifest's
+    digest, or None if the manifest does not exist.
 
-    `tag` is the tag for which to store the digest, if any.
+    `tag` is the tag for which to store the digest, or "".
     """
     cache = repository.memory  # the known facts about the repository's images
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
-    if manifest.is_old:  # the old schema has no config, but its history has the same facts
+    # a manifest in the old schema has no config, but its history contains the same facts
+    if manifest.is_old:
         cache.store_config(manifest.digest, history_config(manifest.data))
     cache.store_members(manifest.digest, members(manifest))
     cache.store_tag(tag, manifest.digest)
@@ -169,31 +170,32 @@ def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -
 
 
 def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
-    """Return the images of a manifest: the image itself, or the images in an index, in order. The
-    cache must already have the manifest's members. They are replaced with the images.
+    """Return a manifest's images: the image itself, or the images in an index, in order. The cache
+    must already contain the manifest's members, and is updated with the images.
 
-    The members of an index may also be indexes. If so, their members replace them.
+    If members of an index are indexes themselves, they are replaced with their own members.
     """
     cache = repository.memory  # the known facts about the repository's images
     too_large = RegistryError(
         f"{repository.name}: the index has more than {_MOST} images",
         hint="push a smaller index",
     )
-    unresolved = list(cache.members[digest])  # each may be an image or an index
+    unresolved = list(cache.members[digest])  # images or indexes
     images = []
-    # the manifests whose members have been read, by digest: an index may contain itself
+    # digests of the manifests whose members have been read, because an index may contain itself
     expanded = {digest}
     while unresolved:
         member = unresolved.pop(0)
-        # only images have a platform, or a config
+        # only images have a platform or a config
         is_image = member.platform or member.config or member.digest in cache.configs
-        if is_image or member.digest in expanded:  # no manifest is read twice
+        if is_image or member.digest in expanded:  # do not read a manifest twice
             images.append(member)
             continue
         expanded.add(member.digest)
         if len(expanded) + len(images) > _MOST:
             raise too_large
-        # For an index, these are its members. For an image, it is the same member with its config.
+        # An index is replaced with its members; an image, with the same member including its
+        # config.
         unresolved = [*_member_images(repository, member), *unresolved]
     if len(images) > _MOST:
         raise too_large
@@ -202,9 +204,8 @@ def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
 
 
 def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
-    """Return the images in the manifest with a member's digest (the member itself, or the members
-    of an index), or () if a mirror omitted the manifest. Read the manifest if it is not in the
-    cache.
+    """Return the images in a member's manifest (the member itself, or the members of an index), or
+    () if a mirror omitted the manifest. If the manifest is not in the cache, read it.
     """
     members_by_digest = repository.memory.members
     if member.digest not in members_by_digest:
@@ -215,16 +216,16 @@ def _member_images(repository: ImageRepository, member: Member) -> tuple[Member,
 
 
 def _image_config(repository: ImageRepository, member: Member) -> Config | None:
-    """Return the config of an image, from the cache or the registry, or None if the registry does
+    """Return an image's config, from the cache or the registry. Return None if the registry does
     not have the image.
     """
-    configs = repository.memory.configs  # the known configs, by the image's digest
+    configs = repository.memory.configs  # image's digest → config
     if member.digest in configs:
         return configs[member.digest]
 
-    image = member  # the member, with its config's digest
+    image = member  # replaced below if the config's digest is unknown
     if not member.config:
-        # The digest of the config is in the image's own manifest.
+        # The config's digest is in the image's own manifest.
         images = _member_images(repository, member)
         if not images:
             return None

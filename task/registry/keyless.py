@@ -1,9 +1,9 @@
-"""Verifies keyless signatures, by the identity in a certificate from Sigstore's authority.
+"""Verifies keyless signatures, based on the identity in a certificate from Sigstore's CA.
 
-The optional package `sigstore` checks the certificate, transparency log, and issuer, so this file
-is imported only if identities are required. In cosign's older formats, a signature has only the
-log's promise to record it. `sigstore` requires proof that it was recorded, so that is fetched from
-the log.
+The optional package `sigstore` checks the certificate, the transparency log, and the issuer, so
+this module is imported only if identities are required. In cosign's older formats, a signature
+contains only the log's promise to record it. But `sigstore` requires proof that the signature was
+recorded, so this proof is fetched from the log.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ from task.threads import once
 
 LOG = "https://rekor.sigstore.dev"
 _FULCIO = "1.3.6.1.4.1.57264.1."
-# build signer, runner, source repository, its ref, build config
+# claims: build signer, runner, source repository, source ref, build config
 _CLAIMS = ("9", "11", "12", "14", "18")
 _ISSUER = "8"
 _OLD_ISSUER = "1"
-_USERNAME = f"{_FULCIO}7"  # the type of a subject alternative name
+_USERNAME = f"{_FULCIO}7"  # a type of subject alternative name
 _LONGEST_ERROR = 200
 
 
 class Sigstore:
-    """Sigstore's roots of trust, or the roots in a file, and its transparency log.
+    """Sigstore's roots of trust (or those from a file) and transparency log.
 
     Thread-safe.
     """
 
     def __init__(self, log: Callable[[str], None], trust_root: str = "", url: str = "") -> None:
-        """`trust_root` is the path of a trusted root, and `url` is the transparency log's address.
+        """Use the trusted root in the file `trust_root`, and the transparency log at `url`, unless
+        these are empty.
 
-        Raises `UsageError` if the file is not valid.
+        Raises `UsageError` if the file is invalid.
         """
         roots: TrustedRoot | None = None
         if trust_root:
@@ -68,7 +69,7 @@ class Sigstore:
         )
 
     def entry(self, index: int) -> Mapping[str, Any]:
-        """Return the transparency log's entry with this index.
+        """Return the entry with this index from the transparency log.
 
         Raises `RegistryDownError` if the log is down, and `Malformed` if the response is not an
         entry.
@@ -80,7 +81,8 @@ class Sigstore:
         if answer.status >= 500 or answer.status == 429:
             raise _down_error(f"the transparency log returned {answer.status}")
         try:
-            entries = answer.json().values()  # the keys are ids, and there is only one entry
+            # the response maps ids to entries, and contains only one entry
+            entries = answer.json().values()
             entry = next(iter(entries))
         except (ValueError, AttributeError, StopIteration):
             entry = None
@@ -90,7 +92,7 @@ class Sigstore:
 
 
 class Keyless:
-    """Accepts a keyless signature from any of these identities. Thread-safe."""
+    """Accepts keyless signatures from any of the given identities. Thread-safe."""
 
     def __init__(
         self,
@@ -99,18 +101,18 @@ class Keyless:
         *,
         exact: bool = False,
     ) -> None:
-        """With `exact`, the subject must equal the identity's. Otherwise, the identity's subject is
-        a glob.
+        """With `exact`, a certificate's subject must equal an identity's subject. Otherwise, the
+        identity's subject is a glob.
         """
         self._sigstore = sigstore
         self._identities = identities
         self._exact = exact
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
-        """Return the signer and where the image was built, according to the signature's
+        """Return the signer and the place where the image was built, according to the signature's
         certificate.
 
-        Raises `Malformed` if the signature is not valid or not from one of the identities, and
+        Raises `Malformed` if the signature is invalid, or not from one of the identities, and
         `RegistryDownError` if the transparency log is down.
         """
         is_bundle = signature.form == "bundle"
@@ -123,14 +125,14 @@ class Keyless:
         bundle_json: bytes | str = signature.raw
         if not is_bundle:
             bundle_json = as_bundle(signature, self._sigstore.entry(signature.log_index))
-        # the verification sets the policy's `subject` and `origin`
+        # verification sets the policy's `subject` and `origin`
         policy = _IdentityPolicy(self._identities, exact=self._exact)
         try:
             _verify(signature, Bundle.from_json(bundle_json), verifier, policy)
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
-            # the message has only the first three identities
+            # the message names only the first three identities
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
@@ -138,8 +140,8 @@ class Keyless:
 
 
 class _IdentityPolicy:
-    """The policy that `sigstore` applies to a certificate after it has checked the chain, log
-    entry, and times.
+    """The policy that `sigstore` applies to a certificate after checking its chain, log entry, and
+    times.
     """
 
     def __init__(self, identities: Sequence[Identity], *, exact: bool) -> None:
@@ -149,15 +151,16 @@ class _IdentityPolicy:
         self.origin = BuildOrigin("certificate")
 
     def verify(self, cert: Certificate) -> None:
-        """Store the certificate's subject and origin if it has one of the identities.
+        """Check that the certificate belongs to one of the identities, and store its subject and
+        origin.
 
-        Raises `VerificationError` if it does not have any of them.
+        Raises `VerificationError` if the certificate belongs to none of the identities.
         """
         subjects = _subjects_of(cert)
-        # a claim is the value of one of Fulcio's extensions, which have numbers
+        # a claim is the value of one of Fulcio's numbered extensions
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
-        # older certificates only have the issuer in the old extension
+        # older certificates contain the issuer only in the old extension
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
         for identity in self._identities:
             if issuer != identity.issuer:
@@ -177,7 +180,7 @@ class _IdentityPolicy:
 
 
 def _subjects_of(cert: Certificate) -> list[str]:
-    """Return the identities in a certificate: URIs, email addresses, and usernames."""
+    """Return the identities that a certificate contains: URIs, email addresses, and usernames."""
     names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
     uris = names.get_values_for_type(Uri)
     addresses = names.get_values_for_type(RFC822Name)
@@ -190,7 +193,9 @@ def _subjects_of(cert: Certificate) -> list[str]:
 
 
 def _claim(cert: Certificate, number: str) -> str:
-    """Return the value of the Fulcio extension with this number in a certificate, or ""."""
+    """Return the value of a certificate's Fulcio extension with this number, or "" if there is
+    none.
+    """
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
     for extension in cert.extensions:
         if extension.oid == wanted and extension.value.value:
@@ -200,16 +205,16 @@ def _claim(cert: Certificate, number: str) -> str:
 
 
 def _roots_and_log(path: str, url: str) -> tuple[TrustedRoot, str]:
-    """Return the roots of trust in a file, and the address of the transparency log: `url` or, if it
-    is "", the address in the file.
+    """Return the roots of trust from a file, and the transparency log's address: `url` or, if that
+    is "", the address from the file.
 
-    Raises `UsageError` if the file is not valid.
+    Raises `UsageError` if the file is invalid.
     """
     try:
         data = parsed_json(read_file(path))
         url = url or data["tlogs"][0]["baseUrl"]
         roots = TrustedRoot.from_file(path)
-        Verifier(trusted_root=roots)  # only to check the file
+        Verifier(trusted_root=roots)  # only to validate the file
     except (OSError, ValueError, LookupError, TypeError, Error) as error:
         why: str | None = one_line(str(error))[:_LONGEST_ERROR]
         if isinstance(error, OSError):
@@ -228,7 +233,7 @@ def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _Iden
         return
     payload_type, payload = verifier.verify_dsse(bundle, policy)
     if dsse_encoding(payload_type, payload) != signature.content:
-        # parsers disagree about the bundle: we have read one statement, and `sigstore` another
+        # our parser and `sigstore` read different statements from the same bundle
         raise Malformed("a bundle has two statements")
 
 

@@ -1,10 +1,10 @@
-"""Finds a registry's login: from an annotation or registries.conf, from options, or from Docker's
-config files.
+"""Finds a registry's login in an annotation or registries.conf, in options, or in Docker's config
+files.
 
-An unusable configured source is an error: no other source is tried instead. The owner of an
-Application is not trusted: secrets in other namespaces, variables that the pipeline has not
-allowed, and scripts are rejected. Docker's credential helpers and `ext:` scripts run without a
-shell.
+A configured source that is unusable causes an error; no other source is tried instead. Application
+owners are not trusted, so annotations must not refer to secrets in other namespaces, or to
+variables and scripts that the pipeline has not allowed. Docker's credential helpers and `ext:`
+scripts run without a shell.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ from task.registry.docker_config import (
 )
 from task.secret import Secret
 
-# (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing
-# secret, and `Malformed` for Argo CD's own secrets, because a cluster's token must never be sent to
+# (namespace, name) → the values of a secret in the cluster. Raises `LookupError` if the secret is
+# missing, and `Malformed` if it belongs to Argo CD, because a cluster's token must never be sent to
 # a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
-# Docker Hub's name in `docker login`, and therefore in credential helpers
+_PATIENCE = {"helper": 30, "script": 10}  # time limits in seconds; 10 is also AIU's limit
+# what `docker login`, and therefore credential helpers, call Docker Hub
 _HUB_SERVER = "https://index.docker.io/v1/"
-_NO_LOGIN = b"credentials not found"  # what every helper based on docker-credential-helpers prints
-_TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
+_NO_LOGIN = b"credentials not found"  # printed by all helpers based on docker-credential-helpers
+# the username with which a helper returns an identity token as the secret
+_TOKEN = "<token>"  # noqa: S105 - a username
 _NEVER_IN_A_USER = frozenset(" \"'{}[]")
 
 
 class Logins:
-    """All logins of a run. Thread-safe."""
+    """All of a run's logins. Thread-safe."""
 
     def __init__(
         self,
@@ -66,11 +67,11 @@ class Logins:
         allow_exec: bool = False,
         namespace: str = "",
     ) -> None:
-        """`given` has the logins from options, by registry or repository (see `normal`).
+        """`given` contains the logins from options, keyed by registry or repository (see `normal`).
 
-        Annotations may use the variables in `allow_env`, and the pull secrets in the control
-        plane's `namespace`. registries.conf may use any variable. With `allow_exec`, both
-        annotations and registries.conf may use scripts.
+        Annotations may refer to the variables in `allow_env`, and to the pull secrets in the
+        control plane's `namespace`. registries.conf may refer to any variable. With `allow_exec`,
+        both annotations and registries.conf may refer to scripts.
         """
         self._environ = environ
         self._option_logins = given or {}
@@ -81,8 +82,8 @@ class Logins:
         self._lock = Lock()
         # the logins found so far, each with its expiry time
         self._cache: dict[object, tuple[RegistryLogin | None, float]] = {}
-        self._config_files: tuple[DockerConfig, ...] | None = None  # None until they are read
-        self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
+        self._config_files: tuple[DockerConfig, ...] | None = None  # None until read
+        self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by (helper, server)
 
     def of_annotation(
         self,
@@ -91,10 +92,10 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from an Application's `pull-secret` annotation, whose value is `text`,
-        for the repository at `host`. `namespace` is the Application's.
+        """Return the login for the repository at `host` from an Application's `pull-secret`
+        annotation, whose value is `text`. `namespace` is the Application's.
 
-        Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
+        Raises `RegistryError` and its subclasses, or `AnnotationError` for a secret that the
         annotation is not allowed to use.
         """
         try:
@@ -111,10 +112,9 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from the `source` in an entry of registries.conf, for the repository at
-        `host`.
+        """Return the login for the repository at `host` from a registries.conf entry's `source`.
 
-        After `expire` seconds, look it up again, because ECR tokens expire.
+        The login is looked up again after `expire` seconds, because ECR tokens expire.
         """
         return self._of_source(source, "credentials in registries.conf", expire, host, repository)
 
@@ -132,19 +132,19 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a source (a secret, a variable, or a script) for the repository at
-        `host`.
+        """Return the login for the repository at `host` from a source (a secret, a variable, or a
+        script).
 
-        The login is kept for `expire` seconds (0: the whole run). `origin` says where the source is
-        configured, in messages.
+        The login is cached for `expire` seconds (0: for the whole run). `origin` describes where
+        the source is configured, for messages.
         """
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
                 "ext: credentials need --allow-exec",
                 hint="allow it, or use a secret or a variable",
             )
-        # A pull secret may have several logins, and a source for one registry is ignored for all
-        # others. In all other cases, the login does not depend on the repository.
+        # A pull secret may contain several logins, and a source for a particular registry is
+        # ignored for all others. In all other cases, the login does not depend on the repository.
         depends_on_repository = source.kind == "pullsecret" or bool(source.registry)
         key = (source, host, repository) if depends_on_repository else (source,)
         return self._from_cache(
@@ -157,8 +157,8 @@ class Logins:
         expire: float,
         find: Callable[[], RegistryLogin | None],
     ) -> RegistryLogin | None:
-        """Return the cached login for this key or, if there is none, the result of `find`. Keep
-        that result for `expire` seconds or, if `expire` is 0, for the whole run.
+        """Return the cached login for this key. If there is none, call `find`, and cache the result
+        for `expire` seconds or, if `expire` is 0, for the whole run.
         """
         with self._lock:
             login, valid_until = self._cache.get(key, (None, float("-inf")))
@@ -170,13 +170,14 @@ class Logins:
             return login
 
     def _check_allowed(self, source: CredentialSource, namespace: str) -> None:
-        """Raise `AnnotationError` or `RegistryError` for a source that the owner of an Application
-        in this namespace is not allowed to use.
+        """Raise `AnnotationError` or `RegistryError` if the source may not be used by the owner of
+        an Application in this namespace.
         """
         if source.kind in ("secret", "pullsecret"):
-            # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
-            # account can read. A pull secret is only sent to the registry that it is for, but a
-            # field's value would be sent to a registry chosen by the Application's author.
+            # AIU v1.3 also rejects secrets in other namespaces, whereas AIU v0 uses any secret that
+            # its own account can read. A pull secret's logins are sent only to the registries for
+            # which they are intended, but the value of a secret's field would be sent to any
+            # registry chosen by the Application's author.
             allowed_namespaces = [namespace]
             if source.kind == "pullsecret":
                 allowed_namespaces.append(self._namespace)
@@ -203,13 +204,13 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a source (a secret, a variable, or a script). `origin` says where
-        it is configured, in messages.
+        """Return the login from a source (a secret, a variable, or a script). `origin` describes
+        where the source is configured, for messages.
 
-        If the source is for another registry, return the login from options or Docker's config
+        If the source is for a different registry, return the login from options or Docker's config
         files, or None if there is none.
         """
-        if source.registry:  # the source is only for this registry
+        if source.registry:  # the source applies only to this registry
             matching_key = best_key([normal(source.registry)], host, repository)
             if matching_key is None:
                 return self._from_options(host, repository)
@@ -228,15 +229,15 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin:
-        """Return the login from a secret in the cluster: from a field with `user:password`, or from
-        a pull secret, which contains a Docker config. `origin` says where it is configured, in
-        messages.
+        """Return the login from a secret in the cluster: either from a field that contains
+        `user:password`, or from a pull secret, which contains a Docker config. `origin` describes
+        where the secret is configured, for messages.
         """
         name = f"secret {source.namespace}/{source.name}"
         data = self._secret_data(source, origin, name)
         raw = data.get(source.field)
         if raw is None and source.kind == "pullsecret":
-            raw = data.get(".dockercfg")  # the older form
+            raw = data.get(".dockercfg")  # the older format
         if raw is None:
             raise RegistryAccessError(
                 f"{origin}: {name} has no field {source.field}",
@@ -261,7 +262,7 @@ class Logins:
         return config.logins[key]
 
     def _secret_data(self, source: CredentialSource, origin: str, name: str) -> Mapping[str, bytes]:
-        """Return the fields of a secret in the cluster. `origin` and `name` are for messages."""
+        """Return a cluster secret's fields. `origin` and `name` are used in messages."""
         if self._secret is None:
             raise RegistryError(
                 f"{origin} refers to {name}, but no cluster is available",
@@ -277,7 +278,7 @@ class Logins:
                 f"{origin}: {name} not found",
                 hint="create it, or use another secret",
             ) from None
-        except Malformed as refused:  # it is one of Argo CD's own secrets
+        except Malformed as refused:  # the secret belongs to Argo CD
             error_type = AnnotationError if origin == _ANNOTATION else RegistryError
             raise error_type(f"{origin}: {refused.message}", hint=refused.hint) from None
 
@@ -297,12 +298,13 @@ class Logins:
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
         """Return the login from one of Docker's config files, or None if there is none.
 
-        The login may be in the file itself, or in a credential helper (a program): either the
-        registry's (`credHelpers`), or the one for all other registries (`credsStore`).
+        The login may be in the file itself, or be provided by a credential helper (a program):
+        either the registry's own (`credHelpers`), or the one for all other registries
+        (`credsStore`).
         """
         login_key = best_key(config.logins, host, repository)
         helper_key = best_key(config.helpers, host, repository)
-        # the longer key wins; if both have the same length, the helper wins
+        # the longer key wins; if they have the same length, the helper wins
         if helper_key and len(helper_key) >= len(login_key or ""):
             return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
         if login_key:
@@ -312,11 +314,11 @@ class Logins:
         return None
 
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
-        """Return the login that the credential helper `name` has for a registry, or None if it has
-        none.
+        """Return the login for a registry from the credential helper `name`, or None if the helper
+        has none.
 
-        A helper is run only once for each registry, because it may take seconds (ECR's helper
-        queries AWS). A helper that is not `needed` may be missing.
+        A helper is run only once per registry, because it may take seconds (ECR's helper queries
+        AWS). A helper that is not `needed` may be missing.
         """
         server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
@@ -325,15 +327,15 @@ class Logins:
 
 
 def _login_in(text: str, origin: str) -> RegistryLogin:
-    """Split `user:password` at the first colon, and return the login. `origin` says where the text
-    is from, in messages.
+    """Split `user:password` at the first colon, and return the login. `origin` describes where the
+    text comes from, for messages.
 
     Raises `RegistryAccessError` for other text.
     """
     user, colon, password = text.strip().partition(":")
     is_complete = bool(user and colon and password)
-    # JSON and PEM also contain colons. A value that was never meant as credentials must not be sent
-    # to a registry.
+    # JSON and PEM also contain colons. Anything that was never meant to be credentials must not be
+    # sent to a registry.
     looks_like_a_user = user.isprintable() and _NEVER_IN_A_USER.isdisjoint(user)
     if not is_complete or not looks_like_a_user:
         raise RegistryAccessError(
@@ -349,11 +351,12 @@ def helper(
     *,
     needed: bool,
 ) -> RegistryLogin | None:
-    """Return the login that a credential helper, the program `docker-credential-<name>`, has for
-    the registry `server`, or None if it does not have one.
+    """Return the login for the registry `server` from a credential helper (the program
+    `docker-credential-<name>`), or None if the helper has none.
 
-    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file
-    copied from a laptop has `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
+    A helper that is not `needed` (a `credsStore`, which applies to all registries) may be missing,
+    because a config file copied from a laptop names `desktop` or `osxkeychain`. Raises
+    `RegistryError` and its subclasses.
     """
     if not _NAME.fullmatch(name):
         message = f"{name[:100]!r} is not a valid credential helper name"
@@ -368,7 +371,7 @@ def helper(
             hint="install it, or set the credentials another way",
         )
     if exit_code != 0:
-        # the helper works, but has no login for this server
+        # the helper works, but it has no login for this server
         if _NO_LOGIN in (stdout + stderr).lower():
             return None
         message = f"{program} did not return credentials for {server} (exit code {exit_code})"
@@ -383,9 +386,9 @@ def helper(
 
 
 def _user_and_secret(stdout: bytes, program: str) -> tuple[str, str]:
-    """Return the username and the secret in a credential helper's output, each "" if it is missing.
+    """Return the username and secret from a credential helper's output, each "" if missing.
 
-    Raises `RegistryAccessError` for any other output.
+    Raises `RegistryAccessError` if the output is not in the expected format.
     """
     try:
         data = parsed_json(stdout)
@@ -432,12 +435,14 @@ def _run(
     stdin: str,
     environ: Mapping[str, str],
 ) -> tuple[int | None, bytes, bytes]:
-    """Run a program, and return its exit code (None if the program is missing), stdout, and stderr.
+    """Run a program, and return its exit code (None if there is no such program), stdout, and
+    stderr.
 
     `kind` is "helper" or "script", which have different time limits. `name` is the program's name
-    or path. Errors do not quote the program's output, which may contain secrets.
+    or path. Error messages never quote the program's output, which may contain secrets.
     """
-    # A relative folder in the PATH would be below the working directory, which may be a checkout.
+    # A relative folder in PATH would be below the working directory, which may be an untrusted
+    # checkout.
     path_folders = environ.get("PATH", "").split(os.pathsep)
     absolute_folders = [folder for folder in path_folders if os.path.isabs(folder)]
     # for a script, `name` is already a path
@@ -454,7 +459,7 @@ def _run(
             child_environment(environ, (name,)),
             _PATIENCE[kind],
             stdin,
-            codes=tuple(range(256)),  # only a signal is an error: the caller interprets exit codes
+            codes=tuple(range(256)),  # every exit code is left to the caller
         )
         return ended.exit_code, bytes(ended.stdout), bytes(ended.stderr)
     except sh.TimeoutException:
@@ -467,7 +472,7 @@ def _run(
             f"{name} was killed before it could start",
             hint="run it again",
         ) from None
-    # sh includes the command line and the output in the error message
+    # the error's own message is not used, because sh includes the command line and the output in it
     except (sh.ErrorReturnCode, OSError) as error:
         shutdown.check()
         raise RegistryAccessError(

@@ -1,4 +1,4 @@
-"""Parses manifests and image configs: an image's platforms, date, and labels."""
+"""Parses manifests and image configs, to find an image's platforms, date, and labels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ IMAGES = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
-# Always send all of them. Without the right type, Docker's registry 2.8 returns 404 for an OCI
-# manifest or index. With only `manifest.v2`, it returns the amd64 member's digest for a manifest
-# list.
+# Always request all types. Without the right type, Docker's registry 2.8 returns 404 for an OCI
+# manifest or index. If only `manifest.v2` is requested, it returns the amd64 member's digest for a
+# manifest list.
 ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
 _TIME = re.compile(
@@ -32,31 +32,31 @@ _TIME = re.compile(
     r" ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-_NEVER = "0001-01-01T"  # Go's zero time
+_NEVER = "0001-01-01T"  # the date of Go's zero time
 _CREATED = "org.opencontainers.image.created"
 
 
 @dataclass(frozen=True)
 class Config:
-    """The facts in an image's config."""
+    """The facts from an image's config."""
 
-    created: str = ""  # RFC 3339, UTC; "" if there is no date
+    created: str = ""  # RFC 3339 in UTC; "" if there is no date
     platform: str = ""  # os/arch[/variant]
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Member(NamedTuple):
-    """An image: the only image in its manifest, or a member of an index."""
+    """An image: either the only image in its manifest, or a member of an index."""
 
-    digest: str  # the digest of its manifest
-    platform: str = ""  # "" if the index does not have it
-    config: str = ""  # the digest of its config; "" until its manifest is read
-    created: str = ""  # the manifest's own date, for artifacts without a config
+    digest: str  # the digest of the image's manifest
+    platform: str = ""  # "" if the index does not specify it
+    config: str = ""  # the config's digest; "" until the image's manifest has been read
+    created: str = ""  # the date in the manifest itself, for artifacts without a config
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest that a registry has under a tag or digest."""
+    """The manifest that a registry stores under a tag or digest."""
 
     digest: str
     media_type: str
@@ -64,7 +64,7 @@ class Manifest:
 
     @property
     def is_index(self) -> bool:
-        """Whether the manifest is an index of several images."""
+        """Whether the manifest is an index, which lists several images."""
         # `mediaType` is optional in OCI manifests
         kind = text(self.data.get("mediaType")) or self.media_type
         if kind in INDEXES:
@@ -79,25 +79,25 @@ class Manifest:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a string is a digest with a known algorithm, so that bytes can be verified
+    """Return whether a string is a digest whose algorithm is known, so that content can be verified
     against it.
     """
     return bool(_DIGEST.fullmatch(text))
 
 
 def digest_of(body: bytes, algorithm: str = "sha256") -> str:
-    """Return the digest of these bytes."""
+    """Return the digest of `body`."""
     return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
 
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
-    """Return the part of a schema 1 manifest that its digest covers: everything except its
-    signatures. `body` is the manifest as bytes, and `data` is the parsed JSON.
+    """Return the part of a schema 1 manifest that is covered by its digest: everything except its
+    signatures. `body` contains the manifest's bytes, and `data` is the parsed JSON.
 
     If the signatures cannot be found, return all of `body`.
     """
-    # The protected header contains the position where Docker inserted the signatures
-    # (`formatLength`), and the bytes after them (`formatTail`).
+    # The protected header contains the position at which Docker inserted the signatures
+    # (`formatLength`), and the bytes that follow them (`formatTail`).
     try:
         header = parsed_json(_decoded_without_padding(data["signatures"][0]["protected"]))
         tail = header["formatTail"]
@@ -108,16 +108,16 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
 
 
 def _decoded_without_padding(text: str) -> bytes:
-    """Decode base64 without the "=" at the end."""
+    """Decode base64 whose trailing "=" characters were omitted."""
     padding = "=" * (-len(text) % 4)
     return urlsafe_b64decode(text + padding)
 
 
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """Return a manifest's members: the image itself, or the images in an index. Attestations and
+    """Return a manifest's members: the image itself, or the entries of an index. Attestations and
     other artifacts in an index are omitted.
 
-    Raises `RegistryError` for an index without a list.
+    Raises `RegistryError` for an index without a list of manifests.
     """
     data = manifest.data
     if not manifest.is_index:
@@ -141,7 +141,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
 
 
 def history_config(data: Mapping[str, Any]) -> Config:
-    """Return the config in the newest history entry of a schema 1 manifest."""
+    """Return the config from the newest history entry of a schema 1 manifest."""
     try:
         return read_config(parsed_json(data["history"][0]["v1Compatibility"]))
     except (LookupError, TypeError, ValueError):
@@ -149,10 +149,10 @@ def history_config(data: Mapping[str, Any]) -> Config:
 
 
 def read_config(data: Any) -> Config:
-    """Parse an image config. Missing or malformed parts are empty."""
+    """Parse an image config. Missing or malformed parts result in empty fields."""
     config = mapping(data)
-    # An image without `os` is for Linux. If there is no architecture either, it is an artifact's
-    # config.
+    # An image config without `os` is for Linux. A config that also lacks an architecture belongs to
+    # an artifact.
     default_os = "linux" if config.get("architecture") else ""
     os = config.get("os") or default_os
     return Config(
@@ -163,8 +163,8 @@ def read_config(data: Any) -> Config:
 
 
 def utc_time(text: str) -> str:
-    """Return an RFC 3339 time in UTC, such as `2024-05-01T12:00:00.123456789Z`, with all digits of
-    its fraction, or "" for any other text and for Go's zero time.
+    """Convert an RFC 3339 time to UTC, keeping all digits of the fraction:
+    `2024-05-01T12:00:00.123456789Z`. Return "" for any other text, or for Go's zero time.
     """
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
@@ -175,15 +175,15 @@ def utc_time(text: str) -> str:
         in_utc = datetime.fromisoformat(f"{day}T{clock}{offset}").astimezone(UTC)
     except (ValueError, OverflowError):
         return ""
-    # `datetime` would only keep six digits of the fraction
-    has_fraction = fraction and fraction.strip("0")  # anything but zeros
+    # `datetime` would keep only six digits of the fraction
+    has_fraction = fraction and fraction.strip("0")  # any digit other than 0
     decimals = f".{fraction}" if has_fraction else ""
     return f"{in_utc.replace(tzinfo=None).isoformat()}{decimals}Z"
 
 
 def creation_sort_key(created: str) -> tuple[str, str]:
-    """Return a sort key for a time from `utc_time`, or for "". An image without a time counts as
-    the oldest.
+    """Return a sort key for a result of `utc_time`. An image without a time ("") counts as the
+    oldest.
     """
     whole_seconds, _, fraction = created.removesuffix("Z").partition(".")
     return whole_seconds, fraction
@@ -200,7 +200,8 @@ def is_wanted_platform(wanted: Sequence[str], platform: str) -> bool:
     os, arch, variant = _parts_of_platform(platform)
     for wanted_platform in wanted:
         wanted_os, wanted_arch, wanted_variant = _parts_of_platform(wanted_platform.strip())
-        if not wanted_os or not wanted_arch:  # a typo must not match an unknown platform ("")
+        # a mistyped platform must not match an unknown one ("")
+        if not wanted_os or not wanted_arch:
             continue
         same_system = wanted_os == os and wanted_arch == arch
         if same_system and wanted_variant in ("", variant):
@@ -216,11 +217,11 @@ def _parts_of_platform(platform: str) -> tuple[str, str, str]:
 
 
 def _is_image(data: Any) -> bool:
-    """Return whether an entry in an index is an image or another index, rather than an artifact."""
+    """Return whether an index entry is an image or another index, rather than an artifact."""
     entry = mapping(data)
     if not is_digest(text(entry, "digest")):
         return False
-    # BuildKit stores provenance and SBOMs as members of the index, for the platform
+    # BuildKit stores provenance and SBOMs as members of the index, with the platform
     # unknown/unknown.
     is_attestation = "vnd.docker.reference.type" in mapping(entry, "annotations")
     if is_attestation or entry.get("artifactType"):
@@ -232,8 +233,8 @@ def _is_image(data: Any) -> bool:
 
 
 def _platform(data: Any) -> str:
-    """Return the platform in an index entry or a config, such as `linux/arm64/v8`, or "" if the OS
-    or the architecture is missing.
+    """Return the platform, such as `linux/arm64/v8`, from an index entry or a config, or "" if the
+    OS or the architecture is missing.
     """
     os = text(data, "os")
     arch = text(data, "architecture")

@@ -1,6 +1,6 @@
-"""Determines whether there is a proof of who built or signed an image.
+"""Looks for proof of who built or signed an image.
 
-It looks in the places in a registry where signatures and attestations are stored.
+The proof is searched for in all places where a registry may store signatures and attestations.
 """
 
 from __future__ import annotations
@@ -37,37 +37,41 @@ from task.retry import until
 from task.threads import in_threads
 
 _AT_ONCE = 8
-_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a proof is looked up again; the last pause repeats
+# seconds between two searches for a proof; the last pause is repeated
+_PAUSES = (1.0, 2.0, 3.0, 5.0)
 Answer = Proof | Verdict | TaskError
 
 
 class Check(Protocol):
-    """Verifies a signature's author."""
+    """Verifies who made a signature."""
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
-        """Return the signer, and the certificate's claims about the build.
+        """Return the signer, and where the image was built according to the certificate, if there
+        is one.
 
-        Raises `Malformed` if the signature is not valid.
+        Raises `Malformed` if the signature is invalid.
         """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A requirement for an image: at least one of these checks must pass, and the proof must match
-    the demand.
+    """A requirement for an image: at least one of the checks must accept a signature, and the proof
+    must match the demand.
     """
 
     checks: Sequence[Check]
     demand: Demand = Demand("signature")
-    by: str = ""  # who requires it, for a message: "; imagesVerification wants the key of …"
+    # who requires the proof, as a suffix for messages: "; imagesVerification wants the key of …"
+    by: str = ""
 
     def proof(self, signature: Signed) -> Proof:
-        """Return the proof that a signature (or an attestation: a signed statement about the build)
-        meets this requirement.
+        """Return the proof that a signature, or an attestation (a signed statement about the
+        build), meets this requirement.
 
-        Raises `Malformed` if the signature is not valid, or if the build does not match the demand.
+        Raises `Malformed` if the signature is invalid, or if the build does not match the demand.
         """
-        # where the image was built, according to the certificate; a statement takes precedence
+        # `origin` is where the image was built according to the certificate; a statement takes
+        # precedence
         signer, origin = self._signer(signature)
         if signature.statement is not None:
             if not self.of_build:
@@ -79,7 +83,7 @@ class Asked:
             mismatch = objection(origin, self.demand)
             if mismatch:
                 raise Malformed(mismatch)
-        if origin is None:  # a signature with a key
+        if origin is None:  # the signature was made with a key
             return Proof("signature", signer)
         builder = origin.builders[0] if origin.builders else ""
         return Proof(
@@ -92,10 +96,10 @@ class Asked:
         )
 
     def _signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
-        """Return the signer and the build's origin, from the first check that accepts the
-        signature.
+        """Return the signer and the build's origin, as determined by the first check that accepts
+        the signature.
 
-        Raises `Malformed` with the first check's message if no check accepts it.
+        Raises `Malformed` with the first check's message if no check accepts the signature.
         """
         first_message = ""
         for check in self.checks:
@@ -113,34 +117,34 @@ class Asked:
 
 
 class Evidence:
-    """Signatures and statements for an image in a registry. Each manifest and each blob is read
-    only once.
+    """A registry's signatures of an image and statements about it. Each manifest and each blob is
+    read only once.
     """
 
     def __init__(self, registry: Registry, question: Question) -> None:
         """Prepare the queries about the question's image. No query is sent yet.
 
-        Each of the functions below remembers its results, so the same query is sent only once.
+        The functions created here cache their results, so each query is sent only once.
         """
         self._digest = question.image.digest
         repository = cache(
             lambda: registry.repository(question.image, question.secret, question.namespace)
         )
-        # No filter: the API accepts only an exact type, but a bundle's type contains its version.
-        # Besides, registries may ignore the filter.
+        # Do not filter by type: the API accepts only exact types, but a bundle's type includes its
+        # version. Besides, registries may ignore the filter.
         self._referrers = cache(lambda: repository().referrers(self._digest))
         self._manifest = cache(lambda reference: repository().manifest(reference))
         self.blob = cache(lambda digest: repository().blob(digest))
 
     def layers(self, *, of_build: bool) -> Iterator[Layer]:
-        """Yield the layers with the image's signatures and, with `of_build`, with statements about
-        its build. The most likely place in the registry comes first.
+        """Yield the layers that contain the image's signatures and, with `of_build`, statements
+        about its build, starting with the most likely place in the registry.
         """
         if not of_build:
             yield from self._layers_of_tag("sig")
             yield from self._layers_of_referrers((SIGNED,))
             return
-        # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub
+        # cosign 1 and 2 and Tekton Chains store everything under tags; cosign 3 and GitHub store
         # everything as referrers.
         predicates = (*PREDICATES, SIGNED)
         uses_tags = self._manifest(signature_tag(self._digest))
@@ -153,26 +157,26 @@ class Evidence:
         yield from self._layers_of_tag("sig")
 
     def _layers_of_tag(self, ending: str) -> Iterator[Layer]:
-        """Yield the layers with signatures (`ending` is "sig") or attestations ("att") from the
-        manifest under cosign's tag for the image, such as `sha256-<hex>.sig`.
+        """Yield the layers that contain signatures (if `ending` is "sig") or attestations ("att")
+        from the manifest under cosign's tag for the image, such as `sha256-<hex>.sig`.
         """
         manifest = self._manifest(signature_tag(self._digest, ending))
         if manifest is None:
             return
         for layer in layers(manifest.data):
-            # an attestation's predicate is the type of its statement, or "" if unknown
+            # an attestation's predicate (the type of its statement) is "" if unknown
             is_wanted = ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES)
             if is_wanted:
                 yield layer
 
     def _layers_of_referrers(self, predicates: Sequence[str]) -> Iterator[Layer]:
-        """Yield the layers of the manifests that refer to the image and claim one of these
-        predicates (types of statements), in the order of `predicates`. Manifests that do not claim
-        a predicate come last.
+        """Yield the layers of the manifests that refer to the image and claim to contain one of
+        these predicates (types of statements), in the order of `predicates`. Manifests that claim
+        no predicate come last.
         """
-        candidates = []  # (the predicate's position, the manifest's digest)
+        candidates = []  # (position of the predicate, digest of the manifest)
         for referrer in self._referrers():
-            # a manifest without a type may be a signature
+            # a manifest without an artifact type may still be a signature
             if referrer.artifact_type and not referrer.artifact_type.startswith(ARTIFACTS):
                 continue
             predicate = predicate_of(referrer.annotations)
@@ -189,7 +193,8 @@ class Evidence:
 
 
 class Prover:
-    """Finds proofs, and waits for late proofs, because Tekton Chains signs after the push.
+    """Finds proofs, and waits for those that arrive late, because Tekton Chains signs images only
+    after the push.
 
     Thread-safe.
     """
@@ -201,8 +206,8 @@ class Prover:
         timeout: float = 0.0,
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`registry` opens the registry. `asked` returns the requirements for an image, and may
-        raise `TaskError`. `timeout` is how many seconds to wait for a missing proof.
+        """`registry` returns the registries. `asked` returns the requirements for an image, and may
+        raise `TaskError`. `timeout` is the number of seconds to wait for a missing proof.
         """
         self._registry = registry
         self._requirements = asked
@@ -214,17 +219,17 @@ class Prover:
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return the answer for each image: a `Proof`, a `Verdict` that refuses the image, or an
-        error if the answer is unknown. Each question includes the image's digest.
+        error if neither can be determined. Each question includes the image's digest.
         """
         answers = in_threads(self._answer_once, list(questions), _AT_ONCE)
-        shutdown.check()  # after a signal, the answers are errors
+        shutdown.check()  # raises an error after a signal, because the answers are then just errors
         return dict(zip(questions, answers, strict=True))
 
     def _answer_once(self, question: Question) -> Answer:
-        """Return the answer for an image. It is determined only once per run, even if several
+        """Return the answer for an image, which is determined only once per run, even if several
         threads need it.
         """
-        key = replace(question, platforms=())  # a proof is for the image for all platforms
+        key = replace(question, platforms=())  # a proof applies to an image for all platforms
         with self._lock:
             lock = self._locks.setdefault(key, Lock())
         with lock:
@@ -233,8 +238,8 @@ class Prover:
             return self._answers[key]
 
     def _wait_for_answer(self, question: Question) -> Answer:
-        """Return the answer for an image. Until the timeout, keep looking while a proof may still
-        arrive.
+        """Return the answer for an image. As long as a proof may still arrive, keep looking until
+        the timeout.
         """
         end = time.monotonic() + self._timeout
         ask: Callable[[], Answer] = partial(self._answer, question)
@@ -242,7 +247,7 @@ class Prover:
         if _is_final(answer) or time.monotonic() >= end:
             return answer
 
-        # log what is missing, and why
+        # log what the run is waiting for, and why
         wanted = "a signature"
         why: object = answer
         if isinstance(answer, Verdict):
@@ -253,13 +258,13 @@ class Prover:
 
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         answer = until(_is_final, answer, ask, pauses, end)
-        if not _is_final(answer):  # the time is up, or a signal has ended the wait
+        if not _is_final(answer):  # the time is up, or a signal has interrupted the wait
             shutdown.check()
         return answer
 
     def _answer(self, question: Question) -> Answer:
-        """Return the proof for the last of the image's requirements if all of them are met.
-        Otherwise, return the first refusal or error.
+        """If all of the image's requirements are met, return the proof for the last one. Otherwise,
+        return the first refusal or error.
         """
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
@@ -273,21 +278,22 @@ class Prover:
         return answer
 
     def _prove(self, question: Question, evidence: Evidence, requirement: Asked) -> Proof | Verdict:
-        """Return the proof from the first signature that meets the requirement, or a `Verdict` that
-        says why none does.
+        """Return the proof from the first signature that meets the requirement, or a `Verdict` with
+        the reason why no signature does.
 
-        Raises `RegistryError` if no signature does, but one of them could not be read.
+        Raises `RegistryError` if no signature meets the requirement, but a signature could not be
+        read.
         """
-        objections: list[str] = []  # why the signatures do not meet the requirement
+        objections: list[str] = []  # why each signature does not meet the requirement
         unread_error: TaskError | None = None
-        # at most 64 per image are read, as documented (docs/how-to/signing.md)
+        # read at most 64 signatures per image, as documented (docs/how-to/signing.md)
         layers_to_check = islice(evidence.layers(of_build=requirement.of_build), 2 * MOST)
         for layer in layers_to_check:
             try:
                 return requirement.proof(self._read(question, evidence, layer))
             except Malformed as error:
                 objections.append(error.message)
-            except RegistryDownError:  # the other signatures could not be read, either
+            except RegistryDownError:  # the remaining signatures could not be read, either
                 raise
             except RegistryError as error:  # another signature may still be valid
                 unread_error = error
@@ -302,8 +308,8 @@ class Prover:
         return Verdict("refuse", requirement.demand.rule, f"{because}{requirement.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:
-        """Return the signature in a layer. Raises `Malformed` if it cannot be read, or is for
-        another image.
+        """Return the signature from a layer. Raises `Malformed` if the signature cannot be read, or
+        is for another image.
         """
         try:
             signature = parse_signature(layer, evidence.blob(layer.digest))
@@ -315,7 +321,7 @@ class Prover:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Return whether waiting is pointless, because there is a proof, or the error is not transient."""
+    """Return whether to stop waiting, because there is a proof or a permanent error."""
     if isinstance(answer, TaskError):
         return answer.exit != Exit.TEMPORARY
     return isinstance(answer, Proof)

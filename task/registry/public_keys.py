@@ -21,7 +21,7 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 
 def keys_of_file(path: str) -> PublicKeys:
-    """Read the keys in a file. Raises `UsageError` if it does not contain public keys."""
+    """Read the public keys from a file. Raises `UsageError` if the file does not contain any."""
     hint = (
         "specify a readable file; for a key stored elsewhere, use the output of `cosign public-key"
         " --key …`"
@@ -37,8 +37,8 @@ def keys_of_file(path: str) -> PublicKeys:
 
 
 def keys_in(text: str) -> list[PublicKey]:
-    """Parse the public keys in a PEM string. Raises `Malformed` if there are none, or if one cannot
-    be read.
+    """Parse the public keys in a PEM string. Raises `Malformed` if there are none, or if a key
+    cannot be read.
     """
     keys: list[PublicKey] = []
     for pem in public_keys(text):
@@ -53,16 +53,16 @@ def keys_in(text: str) -> list[PublicKey]:
 
 
 class PublicKeys:
-    """Accepts a signature by any of these keys."""
+    """Accepts signatures that were made with any of the given keys."""
 
     def __init__(self, keys: Sequence[PublicKey], name: str) -> None:
         self._keys = keys
         self._name = name
 
     def signer(self, signature: Signed) -> tuple[str, None]:
-        """Return the name of the keys' file, and None, because there are no claims about a build.
+        """Return the key file's name, and None, because a key makes no claims about a build.
 
-        Raises `Malformed` if the signature was not made with one of the keys.
+        Raises `Malformed` if the signature was not made with any of the keys.
         """
         for raw in signature.signatures:
             for key in self._keys:
@@ -72,7 +72,7 @@ class PublicKeys:
 
 
 def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
-    """Return whether the signature of the content was made with the key."""
+    """Return whether this is a signature of the content that was made with the key."""
     if isinstance(key, Ed25519PublicKey):
         with suppress(InvalidSignature):
             key.verify(signature, content)
@@ -81,7 +81,7 @@ def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
     for algorithm in _hash_algorithms(key):
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                # this padding is cosign's default, unlike PSS
+                # cosign's default padding (not PSS)
                 key.verify(signature, content, padding.PKCS1v15(), algorithm)
             else:
                 key.verify(signature, content, ECDSA(algorithm))
@@ -90,9 +90,9 @@ def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
 
 
 def _hash_algorithms(key: EllipticCurvePublicKey | RSAPublicKey) -> list[hashes.HashAlgorithm]:
-    """Return the hashes that a signature with this key may use.
+    """Return the hash algorithms that a signature with this key may use.
 
-    cosign uses SHA-256 for every curve. Other tools use the hash that matches the curve's size.
+    cosign uses SHA-256 for every curve, but other tools use the hash that matches the curve's size.
     """
     algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
     if isinstance(key, EllipticCurvePublicKey):

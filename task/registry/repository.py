@@ -1,4 +1,4 @@
-"""Reads a repository in a registry: tags, manifests, blobs, and the manifests that refer to an
+"""Reads from a repository in a registry: tags, manifests, blobs, and the manifests that refer to an
 image.
 """
 
@@ -35,25 +35,25 @@ from task.registry.manifest import (
 from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
-# tags per page: most registries allow the first number, and the others return 400
+# tags per page; most registries allow the first number, and all others return 400 for it
 _PAGES = (10_000, 1000)
-# a tag, according to the OCI distribution specification
+# the syntax of a tag in the OCI distribution specification
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
-_FORM = 2  # the version of the cache files; files with a different version are ignored
-# The limits for all pages of a list. Any server may claim to be a registry.
+_FORM = 2  # the version of the cache file format; files of other versions are ignored
+# Limits on all pages of a list together, because any server may claim to be a registry.
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_PAGES = 1000
 _MOST_TAGS = 1_000_000
 _LONGEST = 300.0  # seconds
-_LARGEST_CACHE = 1 << 30  # bytes of a file written by this program
-_NO_HEAD = (405, 501)  # what a server that does not support HEAD returns
-_NO_API = (400, 404, 405, 501)  # what a registry without OCI 1.1's referrers API returns
+_LARGEST_CACHE = 1 << 30  # bytes; cache files are written by this program
+_NO_HEAD = (405, 501)  # statuses if HEAD is not supported
+_NO_API = (400, 404, 405, 501)  # statuses if OCI 1.1's referrers API is not supported
 
 
 @dataclass(frozen=True)
 class Referrer:
-    """A manifest that refers to an image: a signature, an attestation, an SBOM."""
+    """A manifest that refers to an image, such as a signature, an attestation, or an SBOM."""
 
     digest: str
     media_type: str
@@ -62,22 +62,22 @@ class Referrer:
 
 
 class AnswerCache:
-    """The known facts about a repository's images, in memory and, between runs, in a folder.
+    """A cache of the known facts about a repository's images, in memory and (for later runs) in a
+    folder.
 
     Thread-safe.
 
-    The manifest or config with a given digest never changes, so these entries stay valid. Tags
-    move: the last known digest of a tag is only a hint, and one HEAD request checks whether it is
-    still correct.
+    The manifest or config with a given digest never changes, so its entry remains valid forever. A
+    tag can move, so its last known digest is only a hint, which is verified with one HEAD request.
     """
 
     def __init__(self, folder: str = "", name: str = "") -> None:
-        """Read the facts about the repository `name` from its file in the folder. Without a folder,
-        the cache is in memory only.
+        """Load the facts about the repository `name` from its file in the folder. Without a folder,
+        the cache exists only in memory.
         """
-        self.members: dict[str, tuple[Member, ...]] = {}  # by the manifest's digest
-        self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
-        self.tags: dict[str, str] = {}  # tag → digest, when last seen
+        self.members: dict[str, tuple[Member, ...]] = {}  # keyed by the manifest's digest
+        self.configs: dict[str, Config] = {}  # keyed by the digest of the image's manifest
+        self.tags: dict[str, str] = {}  # tag → last known digest
         self._lock = Lock()
         self._changed = False
         self._path = ""
@@ -103,13 +103,13 @@ class AnswerCache:
         self.configs[digest] = config
 
     def save(self) -> None:
-        """Write the facts to the cache's file atomically, if they have changed.
+        """If the facts have changed, write them to the cache file atomically.
 
-        Errors are ignored, because they only cost the next run a few requests.
+        Errors are ignored, because they only cost the next run a few extra requests.
         """
         if not self._path or not self._changed:
             return
-        # other threads may add entries, so iterate over copies
+        # iterate over copies, because other threads may add entries
         members = {
             digest: [member._asdict() for member in images]
             for digest, images in dict(self.members).items()
@@ -132,8 +132,8 @@ class AnswerCache:
 
     def _load(self) -> None:
         """Load the facts from the cache file if it is valid and in the current format."""
-        # An invalid file is not an error: other runs share the folder, and a volume may be full or
-        # shared with strangers.
+        # An invalid file is not an error, because other runs use the same folder, and its volume
+        # may be full or shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             data: Mapping[str, Any] = parsed_json(read_file(self._path, _LARGEST_CACHE))
             if data["form"] != _FORM:
@@ -155,14 +155,14 @@ class AnswerCache:
                 )
                 for digest, fields in data["configs"].items()
             }
-            # not until now, because any of the above may fail
+            # assigned only now, because any of the steps above may fail
             self.tags = tags
             self.members = members
             self.configs = configs
 
 
 class ImageRepository:
-    """A repository, as seen with one set of credentials, and the known facts about its images."""
+    """A repository, accessed with one login, and the known facts about its images."""
 
     def __init__(
         self,
@@ -175,16 +175,17 @@ class ImageRepository:
         self.memory = memory
         self._api = api
         self._login = login
-        self._all_tags: tuple[str, ...] | None = None  # None until they are listed
+        self._all_tags: tuple[str, ...] | None = None  # None until listed
         self._lock = Lock()
 
     def head(self, reference: str) -> str | None:
-        """Return the digest of the manifest with this tag or digest, with a HEAD request.
+        """Send a HEAD request for the manifest with this tag or digest, and return its digest.
 
-        The digest is "" if the registry does not send it, and None if the manifest does not exist.
+        The result is "" if the registry does not send a digest, or None if the manifest does not
+        exist.
         """
         answer = self._manifest("HEAD", reference)
-        if answer.status in _NO_HEAD:  # a GET also returns the digest
+        if answer.status in _NO_HEAD:  # a GET request also returns the digest
             manifest = self.manifest(reference)
             return manifest.digest if manifest else None
         if answer.status == 404:
@@ -193,10 +194,10 @@ class ImageRepository:
         return digest if is_digest(digest) else ""
 
     def manifest(self, reference: str) -> Manifest | None:
-        """Return the manifest with this tag or digest, or None if the registry does not have it.
+        """Return the manifest with this tag or digest, or None if it does not exist.
 
-        Raises `TamperedError` if the bytes do not match the requested digest, or the digest that
-        the registry sent.
+        Raises `TamperedError` if the manifest's bytes do not match the requested digest, or the
+        digest that the registry sent.
         """
         answer = self._manifest("GET", reference)
         if answer.status == 404:
@@ -213,10 +214,10 @@ class ImageRepository:
         return Manifest(digest, media_type, data)
 
     def blob(self, digest: str) -> bytes:
-        """Return the bytes of the blob with this digest.
+        """Return the content of the blob with this digest.
 
-        Raises `TamperedError` if they do not match the digest, and `RegistryError` if there is no
-        such blob.
+        Raises `TamperedError` if the content does not match the digest, and `RegistryError` if
+        there is no such blob.
         """
         if not is_digest(digest):
             raise self._registry_error(
@@ -227,11 +228,13 @@ class ImageRepository:
             raise self._registry_error(
                 f"does not have the blob {digest} that its own manifest refers to"
             )
-        self._verified_digest(answer.body, digest, sent_digest="")  # called only for its error
+        self._verified_digest(answer.body, digest, sent_digest="")  # only to raise an error
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
-        """Return a blob that is a JSON object, such as an image's config, or {} for other blobs."""
+        """Return the JSON object in a blob, such as an image's config, or {} if the blob is not a
+        JSON object.
+        """
         try:
             data = parsed_json(self.blob(digest))
         except ValueError:
@@ -239,8 +242,8 @@ class ImageRepository:
         return data if isinstance(data, dict) else {}
 
     def tags(self) -> tuple[str, ...]:
-        """Return all tags, without duplicates, in the registry's order. They are listed once per
-        run.
+        """Return all tags, without duplicates, in the registry's order. The tags are listed only
+        once per run.
 
         Raises `RegistryError` for a missing repository.
         """
@@ -250,7 +253,7 @@ class ImageRepository:
                 tags = self._tags(
                     self._pages(f"/tags/list?n={large_page}", missing_statuses=(400,))
                 )
-                if tags is None:  # the registry does not allow such large pages
+                if tags is None:  # the registry does not allow pages of this size
                     tags = self._tags(self._pages(f"/tags/list?n={small_page}"))
                 self._all_tags = tuple(tags or ())
             return self._all_tags
@@ -258,12 +261,13 @@ class ImageRepository:
     def referrers(self, digest: str) -> tuple[Referrer, ...]:
         """Return the manifests that refer to the image with this digest, such as its signatures.
 
-        They come from OCI 1.1's API, or from the tag that replaces it in older registries.
+        These are listed by OCI 1.1's referrers API or, in older registries, under a tag that
+        replaces the API.
         """
         oci_index = INDEXES[0]
         pages = list(self._pages(f"/referrers/{digest}", oci_index, missing_statuses=_NO_API))
-        if not pages:  # the registry does not have the API
-            # instead, clients keep an index under the tag `sha256-<hex>`
+        if not pages:  # the registry does not support the API
+            # so clients maintain an index under the tag `sha256-<hex>` instead
             index = self.manifest(digest.replace(":", "-"))
             if index is not None:
                 pages.append(index.data)
@@ -273,9 +277,9 @@ class ImageRepository:
         return tuple(referrers)
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
-        """Return the tags of all pages, or None if there is no page.
+        """Return the tags from all pages, or None if there are no pages.
 
-        They are the keys of a dictionary, which removes duplicates and keeps the order.
+        The tags are the keys of a dictionary, which removes duplicates and preserves the order.
         """
         tags: dict[str, None] | None = None
         for page in pages:
@@ -291,9 +295,10 @@ class ImageRepository:
         return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
-        """Request the manifest with this tag or digest with GET or HEAD, and return the response.
+        """Send a GET or HEAD request for the manifest with this tag or digest, and return the
+        response.
 
-        For HEAD, the response's status may mean that the server does not support HEAD.
+        The status of the response to a HEAD request may mean that the server does not support HEAD.
         """
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
@@ -319,7 +324,7 @@ class ImageRepository:
         """Yield the pages of a list, following the `Link` header of each response. If the first
         response has one of the `missing_statuses`, there are no pages.
 
-        Raises `RegistryError` and its subclasses for a list that is too long, takes too long, or
+        Raises `RegistryError` and its subclasses if the list is too long, takes too long, or
         continues on another server.
         """
         seen_paths: set[str] = set()
@@ -343,7 +348,7 @@ class ImageRepository:
                 raise self._registry_error(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next_page_path(answer)  # "" after the last page
-            missing_statuses = ()  # these are allowed only for the first page
+            missing_statuses = ()  # allowed only for the first page
 
     def _page(
         self,
@@ -351,8 +356,8 @@ class ImageRepository:
         accept: str,
         missing_statuses: tuple[int, ...],
     ) -> Response | None:
-        """Return the response with the page of a list at this path, or None if its status is one of
-        the `missing_statuses`.
+        """Request the page of a list at this path, and return the response, or None if its status
+        is one of the `missing_statuses`.
 
         Raises `RegistryError` for a missing repository.
         """
@@ -377,9 +382,10 @@ class ImageRepository:
         return answer
 
     def _next_page_path(self, answer: Response) -> str:
-        """Return the path of a list's next page from the `Link` header, or "" if there is none.
+        """Return the path of a list's next page, as given in the `Link` header, or "" if there is
+        none.
 
-        Raises `RegistryError` if the page is on another server or in another repository.
+        Raises `RegistryError` if the next page is on another server, or in another repository.
         """
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
@@ -389,18 +395,18 @@ class ImageRepository:
             raise self._registry_error(
                 f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}"
             )
-        # Use our own base URL for the next page: behind a proxy, a registry may return a different
-        # path before `/v2/`.
+        # Use our own base URL for the next page, because a registry behind a proxy may return a
+        # different path before `/v2/`.
         _before, in_repository, path = url.partition(f"/v2/{quote(self.name)}/")
         if not in_repository:
             raise self._registry_error("continues its list in another repository")
         return f"/{path}"
 
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
-        """Return the JSON object in a response. `what` describes it in error messages.
+        """Return the JSON object from a response. `what` describes the object in error messages.
 
-        Raises `RegistryDownError` if the JSON is incomplete, and `RegistryError` if it is not a
-        JSON object.
+        Raises `RegistryDownError` if the object is incomplete, and `RegistryError` if the response
+        is anything else.
         """
         try:
             data = answer.json()
@@ -417,10 +423,10 @@ class ImageRepository:
         return data
 
     def _verified_digest(self, body: bytes, reference: str, sent_digest: str) -> str:
-        """Return the digest of a response's body.
+        """Verify the digest of a response's body, and return it.
 
-        Raises `TamperedError` if it differs from the requested `reference` (if that is a digest) or
-        from `sent_digest`, the digest in the response's header (if any).
+        Raises `TamperedError` if the digest differs from the requested `reference` (if that is a
+        digest) or from `sent_digest` (the digest in the response's header, if any).
         """
         expected_digests = [digest for digest in (reference, sent_digest) if is_digest(digest)]
         for digest in expected_digests:
@@ -441,12 +447,12 @@ class ImageRepository:
 
 
 def _stored_member(fields: Mapping[str, Any]) -> Member:
-    """Return a member from its fields in the cache file."""
+    """Create a member from its fields in the cache file."""
     return Member(**{name: str(text) for name, text in fields.items()})
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
-    """Yield the manifests in an index, except for entries without a valid digest."""
+    """Yield the manifests that an index lists, skipping entries without a valid digest."""
     for entry in mappings(page, "manifests"):
         if not is_digest(str(entry.get("digest", ""))):
             continue

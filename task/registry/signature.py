@@ -1,17 +1,16 @@
 """Parses image signatures, signed statements about images, and the public keys that verify them.
 
-Pure.
+Pure functions.
 
-cosign uses two formats. cosign 1 and 2, and Tekton Chains, store a "simple signing" payload, whose
-signature is an annotation on its layer. cosign 3 stores a Sigstore bundle: an in-toto statement in
-a DSSE envelope. Attestations are such bundles as well, or (cosign 1 and 2, Chains) bare envelopes.
-Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto
-statement.
+There are two signature formats. cosign 1 and 2, as well as Tekton Chains, store a "simple signing"
+payload, whose signature is in an annotation on its layer. cosign 3 stores a Sigstore bundle, which
+is an in-toto statement in a DSSE envelope. Attestations are such bundles, too, or (in cosign 1 and
+2 and Chains) bare envelopes. Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC, and BUNDLE_SPEC,
+the DSSE protocol, and the in-toto statement.
 
-A statement says where an image was built. That is compared with the demand. Sources: the SLSA
-provenance predicates v0.2 and v1, the build types of GitHub's workflows, and what
-slsa-github-generator, actions/attest-build-provenance, GitLab's runner and Tekton Chains write into
-them.
+Provenance states where an image was built, which is compared with the demand. Sources: the SLSA
+provenance predicates v0.2 and v1, the build types of GitHub's workflows, and the provenance that
+slsa-github-generator, actions/attest-build-provenance, GitLab's runner, and Tekton Chains write.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from task.proof import Demand
 from task.text import fits_glob, shortened
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
-BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
+BUNDLE = "application/vnd.dev.sigstore.bundle"  # followed by .v0.3+json or +json;version=0.2
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
-# prefixes of signatures' artifact types
+# prefixes of the artifact types that signatures have
 ARTIFACTS = (
     "application/vnd.dev.cosign.artifact.sig.v1+json",
     BUNDLE,
 )
-MOST = 32  # signatures to check for an image
-LARGEST = 1024 * 1024  # bytes of a signature
+MOST = 32  # the maximum number of signatures to check per image
+LARGEST = 1024 * 1024  # maximum size of a signature, in bytes
 _TYPE = "cosign container image signature"
 _STATEMENT_MEDIA_TYPE = "application/vnd.in-toto+json"
-# other predicates are attestations (provenance, SBOM)
+# a signature's predicate; all other predicates belong to attestations (provenance, SBOM)
 SIGNED = "https://sigstore.dev/cosign/sign/v1"
 _STATEMENT_TYPES = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _ANNOTATION = "dev.cosignproject.cosign/signature"
@@ -52,8 +51,8 @@ _PREDICATE = "dev.sigstore.bundle.predicateType"
 Form = Literal["payload", "bundle", "envelope"]
 _FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
-# A repository in a URI, such as `git+https://github.com/acme/web@refs/heads/main`: without
-# credentials or `.git`, and the ref.
+# Matches a URI such as `git+https://github.com/acme/web@refs/heads/main`. The groups are the
+# scheme, the host and path without credentials or `.git`, and the ref.
 _REPOSITORY = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^/@]*@)?([^/@]+(?:/[^@]*?)?)(?:\.git)?/?(?:@(.+))?",
     re.DOTALL,
@@ -63,7 +62,7 @@ _TEKTON = re.compile(r"(?:https://)?tekton\.dev/")
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a manifest that has a signature."""
+    """A manifest layer that contains a signature or a signed statement."""
 
     digest: str
     form: Form
@@ -72,28 +71,28 @@ class Layer:
 
 @dataclass(frozen=True)
 class Signed:
-    """A signature: the signed bytes, and the images in them."""
+    """A signature: the signed bytes, and the images that they refer to."""
 
     form: Form
     content: bytes  # the signed bytes
     signatures: tuple[bytes, ...]
     digests: tuple[str, ...]
-    raw: bytes = b""  # a bundle or an envelope, as stored
-    certificate: str = ""  # PEM, for a payload or an envelope with a keyless signature
-    log_index: int = -1  # the signature's entry in the transparency log
-    statement: Mapping[str, Any] | None = None  # the statement in an attestation
+    raw: bytes = b""  # the bundle or envelope as stored
+    certificate: str = ""  # PEM; only for payloads and envelopes with keyless signatures
+    log_index: int = -1  # the index of the signature's entry in the transparency log
+    statement: Mapping[str, Any] | None = None  # an attestation's statement
 
 
 def signature_tag(digest: str, ending: str = "sig") -> str:
-    """Return the tag under which cosign stores an image's signatures or, with the ending "att", its
+    """Return the tag under which cosign stores an image's signatures or, for the ending "att", its
     attestations.
     """
     return f"{digest.replace(':', '-')}.{ending}"
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """Return a manifest's layers that have a signature or a signed statement. Layers that are too
-    large are skipped.
+    """Return those layers of a manifest that contain a signature or a signed statement. Layers that
+    are too large are skipped.
     """
     signed_layers = []
     for raw in elements(manifest, "layers")[:MOST]:
@@ -108,14 +107,14 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
-    """Return the predicate (the type of statement, a URL) that a referrer or a layer claims in its
-    annotations, or "" if it does not claim one.
+    """Return the predicate (a URL that identifies the type of statement) that a referrer's or
+    layer's annotations claim, or "" if they claim none.
     """
     return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
 
 
 def parse_signature(layer: Layer, blob: bytes) -> Signed:
-    """Parse the signature in a layer, without checking it. `blob` is the layer's content. Raises
+    """Parse the signature in a layer without verifying it. `blob` is the layer's content. Raises
     `Malformed`.
     """
     if len(blob) > LARGEST:
@@ -128,7 +127,7 @@ def parse_signature(layer: Layer, blob: bytes) -> Signed:
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
-    """Parse a "simple signing" payload (cosign 1 and 2), whose signature is in an annotation of its
+    """Parse a "simple signing" payload (cosign 1 and 2), whose signature is in an annotation on its
     layer. Raises `Malformed`.
     """
     critical = mapping(_json(blob), "critical")
@@ -148,8 +147,8 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
 
 
 def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
-    """Return the certificate in a layer's annotations, or "", and the index of the signature's
-    entry in the transparency log, or -1.
+    """Return the certificate from a layer's annotations ("" if there is none), and the index of the
+    signature's entry in the transparency log (-1 if there is none).
     """
     certificate = layer.annotations.get(_CERTIFICATE, "")
     logged = _json(layer.annotations.get(_LOGGED, "{}"))
@@ -160,8 +159,8 @@ def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
 
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
-    """Parse a DSSE envelope (signed JSON) with an in-toto statement about an image. `blob` is the
-    layer's content: the envelope or its bundle. Raises `Malformed`.
+    """Parse a DSSE envelope (signed JSON) that contains an in-toto statement about an image. `blob`
+    is the layer's content: either the envelope itself, or its bundle. Raises `Malformed`.
     """
     payload_type = envelope.get("payloadType")
     payload = _decode_base64(envelope.get("payload"))
@@ -179,7 +178,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
         for entry in elements(envelope, "signatures")[:MOST]
     ]
 
-    # a signature by cosign 3 is also a statement, with its own predicate
+    # a cosign 3 signature is also a statement, with its own predicate
     is_attestation = layer.form == "envelope" or statement.get("predicateType") != SIGNED
     if is_attestation and statement.get("_type") not in _STATEMENT_TYPES:
         raise Malformed("it has a statement of an unknown type")
@@ -197,13 +196,13 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
 
 
 def dsse_encoding(payload_type: str, content: bytes) -> bytes:
-    """Return the bytes that DSSE signs: its pre-authentication encoding."""
+    """Return DSSE's pre-authentication encoding, which is what a DSSE signature covers."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(content), content)
 
 
 def public_keys(text: str) -> tuple[str, ...]:
-    """Return the public keys in a PEM file, each as PEM. Raises `Malformed`."""
+    """Return the public keys in the text of a PEM file, each as PEM. Raises `Malformed`."""
     if "PRIVATE KEY-----" in text:
         raise Malformed("it contains a private key", hint="use the public key, cosign.pub")
     keys = tuple(f"{pem}\n" for pem in _KEY.findall(text))
@@ -216,10 +215,12 @@ def public_keys(text: str) -> tuple[str, ...]:
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """Return a Sigstore bundle, as JSON text, for a signature in one of cosign's older formats: a
-    payload or an envelope, its certificate, and its `entry` in the transparency log (Rekor).
+    """Convert a signature in one of cosign's older formats to a Sigstore bundle, as JSON text. The
+    bundle consists of the payload or envelope, its certificate, and its `entry` in the transparency
+    log (Rekor).
 
-    Nothing here is trusted yet: verifying the bundle covers everything. Raises `Malformed`.
+    Nothing is verified here, because everything is checked when the bundle is verified. Raises
+    `Malformed`.
     """
     try:
         # -----BEGIN CERTIFICATE-----<base64, on several lines>-----END CERTIFICATE-----
@@ -247,7 +248,7 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
 
 
 def _log_entry_for_bundle(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an entry of the transparency log to the form that a bundle needs.
+    """Convert a transparency log entry to the format required in a bundle.
 
     Raises `LookupError`, `TypeError`, or `ValueError` for an invalid entry.
     """
@@ -294,16 +295,16 @@ class BuildOrigin:
     """Where an image was built; unknown fields are empty."""
 
     kind: Literal["certificate", "slsa-v0.2", "slsa-v1"]
-    repositories: tuple[str, ...] = ()  # of the source; each must match the demand
+    repositories: tuple[str, ...] = ()  # source repositories; each must match the demand
     ref: str = ""
     workflow: str = ""
-    builders: tuple[str, ...] = ()  # names of the builder; one of them must match the demand
+    builders: tuple[str, ...] = ()  # the builder's names; any of them may match the demand
 
 
 def objection(origin: BuildOrigin, demand: Demand) -> str:
-    """Return why the origin of a build does not match the demand, or "" if it does.
+    """Return the reason why a build's origin does not match the demand, or "" if it does.
 
-    Each field of the demand that is not "" is a glob for the same field of the origin.
+    Each non-empty field of the demand is a glob for the corresponding field of the origin.
     """
     for what, values, glob in (
         ("source repository", origin.repositories, demand.source_repository),
@@ -317,8 +318,8 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
         if not known_values:
             return f"its {what} is not specified, but {glob!r} is required"
         matches = [fits_glob(glob, value) for value in known_values]
-        # A builder may have two names, and either may match. But if an image was built from two
-        # repositories, the demand must allow both.
+        # A builder may have two names, either of which may match. But if an image was built from
+        # two repositories, the demand must match both.
         is_met = any(matches) if what == "builder" else all(matches)
         if not is_met:
             shown = " and ".join(repr(shortened(value)) for value in known_values)
@@ -339,11 +340,11 @@ def origin_of(statement: Mapping[str, Any]) -> BuildOrigin:
 
 
 def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
-    """Return where an image was built, according to a SLSA v0.2 predicate (the content of a
+    """Return where an image was built, according to an SLSA v0.2 predicate (the content of a
     provenance statement).
     """
     source = mapping(predicate, "invocation", "configSource")
-    # Tekton's config source is the pipeline's source, not the image's
+    # Tekton's config source is the source of the pipeline, not of the image
     if _TEKTON.match(text(predicate, "buildType")):
         repositories = _git_dependencies(mappings(predicate, "materials"))
         ref = ""
@@ -360,8 +361,9 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
 
 
 def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
-    """Return where an image was built, according to a SLSA v1 predicate (the content of a
-    provenance statement): from GitHub's workflow, Tekton's run, GitLab's job, or the dependencies.
+    """Return where an image was built, according to an SLSA v1 predicate (the content of a
+    provenance statement), which describes a GitHub workflow, a Tekton run, or a GitLab job, or at
+    least lists dependencies.
     """
     definition = mapping(predicate, "buildDefinition")
     parameters = mapping(definition, "externalParameters")
@@ -376,7 +378,7 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     elif _TEKTON.match(text(definition, "buildType")):
         run = mapping(parameters, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
-        # the other dependencies include the repositories of the pipeline and its tasks
+        # the other dependencies include repositories that contain the pipeline and its tasks
         results = (item for item in dependencies if item.get("name") == "inputs/result")
         repositories = _git_dependencies(results)
     elif isinstance(parameters.get("source"), str):  # GitLab
@@ -402,22 +404,23 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], BuildOrigin]] = {
 
 
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
-    """Return where an image was built, according to the claims in the certificate of a keyless
-    signature. The keys of `claims` are the last numbers in the OIDs of Fulcio's extensions.
+    """Return where an image was built, according to the claims in a keyless signature's
+    certificate. The keys of `claims` are the last components of the OIDs of Fulcio's extensions.
     """
     signer = claims.get("9", "")
     runner = claims.get("11", "")
     repository = claims.get("12", "")
     ref = claims.get("14", "")
-    config = claims.get("18", "")  # the build's config: REPOSITORY/WORKFLOW@REF
+    config = claims.get("18", "")  # the build config: REPOSITORY/WORKFLOW@REF
 
     workflow = ""
-    # The ref's claim shows where the name ends: a file may be called `release.yml@x.yml`.
+    # The claim about the ref reveals where the file's name ends, which may contain an `@` itself,
+    # as in `release.yml@x.yml`.
     if config.startswith(f"{repository}/") and config.endswith(f"@{ref}"):
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
 
     builders = [signer]
-    # GitHub's claim is just a name ("github-hosted"), but its provenance has this URL.
+    # GitHub's claim is just a name ("github-hosted"), but its provenance contains this URL.
     by_github = issuer.startswith("https://token.actions.githubusercontent.com")
     if runner and by_github:
         builders.append(f"https://github.com/actions/runner/{runner}")
@@ -431,9 +434,9 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
 
 
 def _repository(uri: object) -> tuple[str, str]:
-    """Return the repository and the ref in a URI, such as `https://github.com/acme/web` and
-    `refs/heads/main` for `git+https://github.com/acme/web@refs/heads/main`. Both are "" if the URI
-    is not a repository's.
+    """Split a URI, such as `git+https://github.com/acme/web@refs/heads/main`, into the repository
+    (`https://github.com/acme/web`) and the ref (`refs/heads/main`). Both are "" if the URI does not
+    refer to a repository.
     """
     match = _REPOSITORY.fullmatch(text(uri))
     if match is None:
@@ -445,7 +448,7 @@ def _repository(uri: object) -> tuple[str, str]:
 
 
 def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the URLs of the Git repositories among a build's dependencies."""
+    """Return the URLs of all Git repositories among a build's dependencies."""
     repositories = []
     for dependency in dependencies:
         uri = text(dependency, "uri")
@@ -456,8 +459,8 @@ def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _only_ref(dependencies: Iterable[Mapping[str, Any]]) -> str:
-    """Return the only ref in the URIs of a build's dependencies, or "" if there is none, or more
-    than one.
+    """Return the ref that the URIs of a build's dependencies contain, or "" if there is none or
+    more than one.
     """
     refs = set()
     for dependency in dependencies:

@@ -1,3 +1,3 @@
-"""Events about pushed images, from registries and pipelines. There is a module for each form, and a
-table of all forms.
+"""Events about pushed images, from registries and pipelines. Each format has its own module, and
+`forms` contains a table of all formats.
 """

@@ -1,8 +1,8 @@
 """Alibaba Cloud Container Registry webhooks.
 
-Enterprise Edition instances have their own host names, which are not in the event, so users must
-set --images-registry. Source: https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks
-(November 2026).
+An Enterprise Edition instance has its own host name, which the event does not include, so its users
+must set --images-registry. Source:
+https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks (November 2026).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Return whether this is a webhook from this registry."""
+    """Return whether this is an Alibaba Cloud Container Registry webhook."""
     repository = mapping(document, "repository")
     return "push_data" in document and "region" in repository and "repo_name" not in repository
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the image that was pushed, without a time.
+    """Yield the event for the pushed image, without a time.
 
-    The event's time, "2016-07-17 09:40:56", is in the region's time zone, which the event does not
-    specify.
+    The webhook's time, such as "2016-07-17 09:40:56", is in the region's time zone, which the
+    webhook does not specify.
     """
     repository = mapping(document, "repository")
     push = mapping(document, "push_data")

@@ -1,8 +1,8 @@
-"""JFrog Artifactory webhooks, domain `docker`.
+"""JFrog Artifactory webhooks for the domain `docker`.
 
-These webhooks have no field for the registry's name. With the repository path method, the image's
-name is HOST/REPOSITORY/IMAGE, which is the default here. For any other method, users must set
---images-registry. Source:
+These webhooks do not contain the registry's name. With Artifactory's repository path method, an
+image's name is HOST/REPOSITORY/IMAGE, which is the default here. With any other method, users must
+set --images-registry. Source:
 https://jfrog.com/help/r/jfrog-platform-administration-documentation/domain-docker (November 2026).
 """
 
@@ -15,15 +15,15 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Return whether this is an Artifactory webhook for this or any other domain."""
+    """Return whether this is an Artifactory webhook, for `docker` or any other domain."""
     if {"repo_key", "event_type"} <= set(document):
         return True
     return {"domain", "event_type"} <= set(document)
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the webhook's event: the image that was pushed, or why the event is not a push of an
-    image.
+    """Yield the webhook's event: the pushed image, or the reason why the event is not an image
+    push.
     """
     data = mapping(document, "data") or document
     domain = text(document, "domain") or "docker"
@@ -37,6 +37,6 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     _, _, after_scheme = text(document, "jpd_origin").partition("://")
     host, _, _ = after_scheme.partition("/")
     repository = f"{text(data, 'repo_key')}/{image_name}"
-    # if the user sets the registry, the repository is just the image's name
+    # if the user sets the registry, the repository is just the image name
     location = ImageLocation(host, repository, short=image_name)
     yield pushed(location, tag=text(data, "tag"), digest=digest, registry=registry)

@@ -1,5 +1,5 @@
-"""CDEvents' `artifact.published` events for an image's package URL, either bare or inside a
-CloudEvent.
+"""CDEvents of the type `artifact.published` that contain an image's package URL, either bare or
+wrapped in a CloudEvent.
 
 Sources: https://cdevents.dev/docs/artifacts, https://github.com/package-url/purl-spec (types oci
 and docker), and goharbor/harbor, src/pkg/notifier/formats/cdevents.go, which writes the whole
@@ -26,13 +26,13 @@ def known(document: Document) -> bool:
 
 
 def _inner_event(document: Document) -> Document:
-    """Return the CDEvent, which may be inside a CloudEvent."""
+    """Return the CDEvent, which may be wrapped in a CloudEvent."""
     is_cloud_event = "specversion" in document
     return mapping(document, "data") if is_cloud_event else document
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event: the image that was published, or why the event is about something else."""
+    """Yield the event: the published image, or the reason why the event is about something else."""
     event = _inner_event(document)
     kind = text(event, "context", "type")
     package_url = text(event, "subject", "id")
@@ -49,8 +49,8 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
 def _event_of_package_url(package_url: str, time: str, registry: str) -> EventOrSkipped:
     """Return the event for a package URL: `pkg:KIND/NAME@VERSION?repository_url=URL&tag=TAG`.
 
-    The kind is `oci` (the version is a digest) or `docker` (the version may be a tag). `time` is
-    the event's, and `registry` is the registry's name as set by the user, or "".
+    KIND is `oci` (VERSION is a digest) or `docker` (VERSION may be a tag). `time` is the event's
+    time, and `registry` is the registry's name if the user has set one, or "".
     """
     without_fragment, _, _ = package_url.partition("#")
     without_query, _, query = without_fragment.partition("?")
@@ -63,18 +63,18 @@ def _event_of_package_url(package_url: str, time: str, registry: str) -> EventOr
     url = parameters.get("repository_url", "")
     _, _, after_scheme = url.partition("://")
     host, _, path_of_url = (after_scheme or url).partition("/")
-    if kind == "docker":  # here, repository_url is the registry
+    if kind == "docker":  # for `docker`, repository_url is the registry
         if not host or host in _HUB:
             host = "docker.io"
         repository = unquote(quoted_name)
-    else:  # repository_url may be a whole reference
+    else:  # for `oci`, repository_url may be a complete reference
         without_digest, _, _ = path_of_url.partition("@")
         repository, _, _ = without_digest.partition(":")
 
     digest = ""
     if is_digest(version):
         digest = version
-    elif kind == "docker":  # here, the version may be a tag
+    elif kind == "docker":  # for `docker`, the version may be a tag
         tag = tag or version
     return pushed(
         ImageLocation(host, repository), tag=tag, digest=digest, at=time, registry=registry

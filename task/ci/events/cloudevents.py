@@ -1,6 +1,7 @@
-"""CloudEvents about images, created from custom templates, for example with EventBridge.
+"""CloudEvents about images that users create from their own templates, for example with
+EventBridge.
 
-Image Updater's webhook also accepts them.
+Image Updater's webhook accepts these events, too.
 
 Source: argoproj-labs/argocd-image-updater, pkg/webhook/cloudevents.go and
 config/examples/cloudevents (November 2026).
@@ -21,8 +22,8 @@ _TYPES_OF_OTHERS = ("harbor.", "dev.cdevents.", "Microsoft.")
 
 
 def known(document: Document) -> bool:
-    """Return whether this is a CloudEvent about an image, except in forms that other modules
-    parse, such as Harbor's.
+    """Return whether this is a CloudEvent about an image. Formats that other modules parse, such as
+    Harbor's, are excluded.
     """
     kind = text(document, "type")
     is_cloud_event = bool(text(document, "specversion"))
@@ -32,10 +33,10 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event: the image that was pushed, or why the event is not a push.
+    """Yield the event: the pushed image, or the reason why the event is not a push.
 
-    Templates differ in the names of the keys. Whatever the data lacks is taken from the subject,
-    `REPOSITORY:TAG`.
+    Key names vary between templates. Whatever the data lacks is taken from the subject, which has
+    the form `REPOSITORY:TAG`.
     """
     kind = text(document, "type")
     if any(word in kind.lower() for word in _WORDS_OF_OTHER_TYPES):
@@ -55,7 +56,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
 def _source_host(document: Document, data: Document) -> str:
     """Return the registry's host, from the event's data or else from its source, or "" if unknown.
 
-    The source may be the ARN of an ECR repository, or a URL.
+    The source may be an ECR repository's ARN or a URL.
     """
     registry = text(data, "registryUrl") or text(data, "registry")
     if registry:

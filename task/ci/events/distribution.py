@@ -1,6 +1,6 @@
-"""Docker Distribution notifications, which GitLab's registry also sends.
+"""Docker Distribution notifications, which are also sent by GitLab's registry.
 
-There is one event for each blob and each manifest, and a request contains several events. Source:
+Each blob and each manifest causes its own event, and a request contains several events. Source:
 https://distribution.github.io/distribution/about/notifications (November 2026).
 """
 
@@ -13,7 +13,7 @@ from task.plain_data import elements, mapping, text
 
 
 def known(document: Document) -> bool:
-    """Return whether this is an envelope of notifications."""
+    """Return whether this is an envelope that contains notifications."""
     if not isinstance(document.get("events"), list):
         return False
     return all(is_notification(element) for element in elements(document, "events"))
@@ -27,14 +27,14 @@ def is_notification(event: object) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event of each notification."""
+    """Yield an event for each notification."""
     for event in elements(document, "events"):
         yield of_notification(event, registry)
 
 
 def of_notification(event: Document, registry: str) -> EventOrSkipped:
-    """Return a notification's event: the image that was pushed, or why it is not a push of an
-    image.
+    """Return a notification's event: the pushed image, or the reason why the notification is not
+    about an image push.
     """
     action = text(event, "action")
     if action != "push":

@@ -18,7 +18,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the image that was pushed, without a digest, because the webhook does not have one."""
+    """Yield the event for the pushed image, without a digest, because the webhook contains none."""
     location = ImageLocation("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(

@@ -1,4 +1,4 @@
-"""Amazon ECR events, as EventBridge sends them.
+"""Amazon ECR events, as sent by EventBridge.
 
 Source: https://docs.aws.amazon.com/AmazonECR/latest/userguide/ecr-eventbridge.html (November 2026).
 """
@@ -17,13 +17,13 @@ def known(document: Document) -> bool:
 
 
 def host_of(account: str, region: str) -> str:
-    """Return the registry host of an account in a region."""
+    """Return the host name of an account's registry in a region."""
     suffix = ".cn" if region.startswith("cn-") else ""
     return f"{account}.dkr.ecr.{region}.amazonaws.com{suffix}"
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event: the image that was pushed to ECR, or why the event is not a push."""
+    """Yield the event: the image pushed to ECR, or the reason why the event is not a push."""
     kind = text(document, "detail-type")
     detail = mapping(document, "detail")
     action = text(detail, "action-type")

@@ -1,4 +1,6 @@
-"""Code shared by the event parsers: the image that was pushed, or why an event is not a push."""
+"""Code shared by the event parsers, which return the pushed image, or the reason why an event is
+not a push.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ MANIFESTS = frozenset(
         "application/vnd.oci.image.index.v1+json",
     )
 )
-# The config types of images. Charts, signatures, and attestations have other types.
+# Media types of image configs. Charts, signatures, and attestations have other types.
 CONFIGS = frozenset(
     (
         "application/vnd.docker.container.image.v1+json",
@@ -32,7 +34,7 @@ CONFIGS = frozenset(
     )
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# cosign's tags for signatures and attestations, and the fallback tag of the referrers API.
+# The tags that cosign uses for signatures and attestations, and the referrers API's fallback tag.
 _ATTACHED = re.compile(r"sha(?:256|512)-[0-9a-f]{64,128}(?:\.[a-z]+)?")
 
 
@@ -47,13 +49,13 @@ EventOrSkipped = Event | Skipped
 
 @dataclass(frozen=True)
 class Events:
-    """The pushes, in order, and why each of the other events was skipped."""
+    """The pushes, in order, and the reasons why the other events were skipped."""
 
     pushes: tuple[Event, ...] = ()
     passed_over: tuple[str, ...] = ()
 
     def plus(self, other: Events) -> Events:
-        """Return these events combined with others."""
+        """Return the concatenation of these and other events."""
         return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
@@ -61,11 +63,11 @@ UNTAGGED = Skipped("it has no tag; an event for the index or tag will follow")
 
 
 class ImageLocation(NamedTuple):
-    """The location of an event's image. The user can set the registry instead."""
+    """The location of an event's image. A registry set by the user replaces the host."""
 
-    host: str  # "" if the event does not specify it
+    host: str  # "" if the event does not include the host
     repository: str
-    short: str = ""  # the repository if the user sets the registry; "" if it is the same
+    short: str = ""  # the repository to use if the user sets the registry; "" if it does not differ
 
 
 def pushed(
@@ -75,12 +77,12 @@ def pushed(
     at: object = None,
     registry: str = "",
 ) -> EventOrSkipped:
-    """Return the event for an image that was pushed, or `Skipped` if it has no tag, or is something
-    else, such as a signature.
+    """Return the event for a pushed image, or `Skipped` if it has no tag or is not an image, but a
+    signature, for example.
 
-    `at` is the event's time in any form. `registry` is the registry's name if the user set one (it
-    replaces the host in `location`), or "". Raises `Malformed` if the host is unknown, or if the
-    image or its digest is invalid.
+    `at` is the event's time in any format. `registry` is the registry's name if the user has set
+    one (which replaces the host in `location`), or "". Raises `Malformed` if the host is unknown,
+    or if the image or its digest is invalid.
     """
     if not tag or is_digest(tag):
         return UNTAGGED
@@ -111,13 +113,13 @@ def is_digest(text: str) -> bool:
 
 
 def time_of(value: object) -> str:
-    """Convert a time string, or seconds since 1970, to RFC 3339 in UTC. Return "" for any other
-    value.
+    """Convert a time string, or a number of seconds since 1970, to RFC 3339 in UTC. Return "" for
+    any other value.
     """
     try:
         if isinstance(value, str):
             return utc(value)
-        # a bool is an int in Python
+        # in Python, a bool is also an int
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return of_unix(value)
     except Malformed:

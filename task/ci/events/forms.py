@@ -1,8 +1,8 @@
-"""Reads events in the forms below, as a single document, a list, or consecutive documents (JSON
-lines).
+"""Reads events in any of the formats below: a single document, a list, or consecutive documents
+(JSON lines).
 
-The form is detected from each document's keys, unless the user sets it. An unknown form is an
-error, because a changed form must not look like "nothing to do".
+Unless the user sets the format, it is detected from each document's keys. An unknown format is an
+error, because a registry that changes its format must not look like "nothing to do".
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from task.text import and_more
 
 LARGEST = 64_000_000  # bytes
 MOST_EVENTS = 100_000
-MOST_VALUES = 5_000_000  # objects and lists in total: each takes memory, and an event has about ten
+MOST_VALUES = 5_000_000  # objects and lists in total, which use memory; an event has about ten
 _SHOWN = 6
 _SPLIT = "split the file"
 _AS_SENT = "pass it unchanged, as the registry sent it"
 
 
 class Form(NamedTuple):
-    """A form of events."""
+    """An event format."""
 
-    title: str  # the form's name in messages
+    title: str  # the format's name in messages
     known: Callable[[Document], bool]
     read: Callable[[Document, str], Iterable[EventOrSkipped]]
 
@@ -69,18 +69,18 @@ FORMS: Mapping[str, Form] = {
     LINES: Form("Image Update's JSON lines", lines.known, lines.read),
 }
 REGISTRIES = tuple(name for name in FORMS if name != LINES)
-ANY = "registry"  # any registry's form, but not Image Update's JSON lines or a builder's file
+ANY = "registry"  # any registry's format, but not Image Update's JSON lines or a builder's file
 KNOWN = f"the supported forms are {', '.join(form.title for form in FORMS.values())}"
 
 
 def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:
-    """Return the events in a file's text, or None if the text looks like something else, such as a
-    builder's file.
+    """Parse a file's text, and return its events, or None if it appears to contain something else,
+    such as a builder's output.
 
-    `form` is the name of a form (the format of one registry's events), "registry" for any of these,
-    or "auto". None is returned only for "auto": with other values, text in a different form is an
-    error. `registry` is the registry's name in image references, if it differs from the one in the
-    events. Raises `Malformed`.
+    `form` is the name of an event format, "registry" for any registry's format, or "auto". Only
+    "auto" can return None; for other values, text in a different format is an error. `registry` is
+    the registry's name in image references if it differs from the name in the events. Raises
+    `Malformed`.
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
@@ -98,12 +98,12 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
         documents = list(_json_documents(text))
     except Malformed:
         looks_like_json = text.startswith(("{", "["))
-        if is_detected and not looks_like_json:  # a builder's text file
+        if is_detected and not looks_like_json:  # it may be a builder's text file
             return None
         raise
     if is_detected:
         has_event = any(_form_name(document, allowed_forms) for _position, document in documents)
-        if not has_event:  # a builder's JSON file
+        if not has_event:  # it may be a builder's JSON file
             return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
@@ -116,10 +116,10 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
 def _events_in_documents(
     documents: Iterable[tuple[str, Any]], allowed_forms: tuple[str, ...], registry: str
 ) -> Events:
-    """Return the pushes in documents, and why each of the other events is skipped.
+    """Return the pushes in these documents, and the reasons why other events are skipped.
 
-    Each document is (position, JSON value), such as ("line 3", {…}). Raises `Malformed` for a
-    document in a form that is not allowed, and for too many events.
+    Each document is a (position, JSON value), such as ("line 3", {…}). Raises `Malformed` for a
+    document in a format that is not allowed, or for too many events.
     """
     pushes: list[Event] = []
     passed_over: list[str] = []
@@ -136,8 +136,8 @@ def _events_in_documents(
 
 
 def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the position and the value of each JSON document in a text, such as ("line 3", {…}).
-    Each element of a list is a separate document, such as ("event 2", {…}).
+    """Yield the position and value of each JSON document in a text, such as ("line 3", {…}). If a
+    document is a list, yield each element separately, such as ("event 2", {…}).
 
     Raises `Malformed` if the text is not JSON.
     """
@@ -156,7 +156,7 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
                 yield f"event {number}", element
         else:
             yield f"line {line}", document
-        next_start = end  # skip the white space after the document
+        next_start = end  # skip whitespace after the document
         while next_start < len(text) and text[next_start] in " \t\r\n":
             next_start += 1
         line += text.count("\n", start, next_start)
@@ -164,7 +164,7 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _form_name(document: Any, allowed_forms: Iterable[str]) -> str:
-    """Return the name of the document's form, or "" if its form is not one of the allowed ones."""
+    """Return the name of the document's format, or "" if it is not one of the allowed formats."""
     if not isinstance(document, dict):
         return ""
     for name in allowed_forms:
@@ -176,10 +176,10 @@ def _form_name(document: Any, allowed_forms: Iterable[str]) -> str:
 def _events_in_document(
     position: str, document: Any, allowed_forms: tuple[str, ...], registry: str
 ) -> Iterator[EventOrSkipped]:
-    """Yield a document's events, each with the name of its form, such as "harbor".
+    """Yield a document's events, each with the name of its format, such as "harbor".
 
-    Raises `Malformed`, with the document's position, if the document does not have one of the
-    allowed forms, or if its content is invalid.
+    Raises `Malformed`, with the document's position in the message, if the document is not in an
+    allowed format or its content is invalid.
     """
     name = _form_name(document, allowed_forms)
     if not name:
@@ -196,7 +196,7 @@ def _events_in_document(
 
 
 def _described_mismatch(document: Any, allowed_forms: tuple[str, ...]) -> str:
-    """Return what is wrong with a document that does not have one of the allowed forms."""
+    """Return a description of the problem with a document that is not in an allowed format."""
     problem = "not a known event"
     if len(allowed_forms) == 1:
         problem = f"not an event from {FORMS[allowed_forms[0]].title}"
@@ -204,8 +204,8 @@ def _described_mismatch(document: Any, allowed_forms: tuple[str, ...]) -> str:
 
 
 def described_keys(document: Any) -> str:
-    """Return an object's keys, for a message. The values are not shown, because they may be
-    secrets.
+    """Describe a JSON value for a message by its keys. Its values are not shown, because they may
+    be secrets.
     """
     if not isinstance(document, dict):
         return "it is not a JSON object"

@@ -19,10 +19,10 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the webhook's event: the image that was pushed, or why the event is not a push of an
-    image.
+    """Yield the webhook's event: the pushed image, or the reason why the event is not an image
+    push.
 
-    A digest appears only as the version of an untagged manifest.
+    The webhook contains a digest only for an untagged manifest, as its version.
     """
     package = mapping(document, "package")
     action = text(document, "action")

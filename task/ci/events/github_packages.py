@@ -1,4 +1,4 @@
-"""GitHub's `package` and `registry_package` events, from webhooks, Apps, and workflows.
+"""GitHub's `package` and `registry_package` events, from webhooks, GitHub Apps, and workflows.
 
 Source: https://docs.github.com/webhooks/webhook-events-and-payloads#registry_package, and the
 deliveries in octokit/webhooks.net#178 and octokit/webhooks.js#646 (November 2026).
@@ -24,7 +24,7 @@ _TYPES = ("container", "docker")
 
 
 def known(document: Document) -> bool:
-    """Return whether this is a package event, or the ping of a new webhook."""
+    """Return whether this is a package event, or a new webhook's ping."""
     return "package_type" in _package(document) or {"zen", "hook_id"} <= set(document)
 
 
@@ -33,7 +33,7 @@ def _package(document: Document) -> Document:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event: the image that was published, or why the event is about something else."""
+    """Yield the event: the published image, or the reason why the event is about something else."""
     package = _package(document)
     if not package:
         yield Skipped("it is a ping")
@@ -50,7 +50,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
 
 
 def _event_of_version(package: Document, version: Document, registry: str) -> EventOrSkipped:
-    """Return the event for a version of a container package: the image, or why it is not an image."""
+    """Return the event for a container package's version: the image, or why it is not an image."""
     metadata = mapping(version, "container_metadata")
     manifest = mapping(metadata, "manifest")
     config_type = text(manifest, "config", "media_type")
@@ -58,7 +58,7 @@ def _event_of_version(package: Document, version: Document, registry: str) -> Ev
         return Skipped("it is a chart, a signature, or another artifact")
     tag = text(metadata, "tag", "name")
     version_name = text(version, "name")
-    # A version's name is its digest. Events from the older registry have the tag instead.
+    # A version's name is its digest or, in events from GitHub's older registry, its tag.
     if not tag and not is_digest(version_name):
         tag = version_name
     time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")
@@ -72,9 +72,9 @@ def _event_of_version(package: Document, version: Document, registry: str) -> Ev
 
 
 def _location(package: Document, version: Document) -> ImageLocation:
-    """Return the location of a package's image.
+    """Return the location of the image in a package.
 
-    `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.
+    A version's `package_url` has the form `ghcr.io/owner/name:tag`, sometimes with an empty tag.
     """
     url = text(version, "package_url").removeprefix("https://").rstrip(":")
     host, slash, path = url.partition("/")
@@ -87,7 +87,7 @@ def _location(package: Document, version: Document) -> ImageLocation:
 
 
 def _package_digest(version: Document, manifest: Document) -> str:
-    """Return the digest of a package's version, or "" if it does not have one."""
+    """Return the digest of a package version, or "" if there is none."""
     fields = (text(version, "version"), text(manifest, "digest"), text(version, "name"))
     for value in fields:
         if is_digest(value):

@@ -1,4 +1,4 @@
-"""Google Artifact Registry notifications: a Pub/Sub message, either bare or in an envelope.
+"""Google Artifact Registry notifications: Pub/Sub messages, either bare or in an envelope.
 
 Sources: https://cloud.google.com/artifact-registry/docs/configure-notifications and
 https://cloud.google.com/pubsub/docs/push#receive_push (November 2026).
@@ -17,13 +17,14 @@ _ACTIONS = ("INSERT", "DELETE")
 
 
 def known(document: Document) -> bool:
-    """Return whether this is a notification, or the envelope of any message."""
+    """Return whether this is a notification, or an envelope that contains any message."""
     return _is_envelope(document) or _is_notification(document)
 
 
 def _is_envelope(document: Document) -> bool:
     """Return whether this is the envelope in which Pub/Sub sends a message."""
-    # Messages from `gcloud pubsub subscriptions pull` have an acknowledgment ID instead.
+    # Messages from `gcloud pubsub subscriptions pull` have an acknowledgment ID instead of a
+    # subscription.
     has_sender = "subscription" in document or "ackId" in document
     return has_sender and isinstance(document.get("message"), dict)
 
@@ -35,14 +36,14 @@ def _is_notification(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the notification's event. Raises `Malformed` if an envelope contains something else."""
+    """Yield the notification's event. Raises `Malformed` for an envelope without a notification."""
     if not _is_envelope(document):
         yield _event_of_notification(document, None, registry)
         return
     message = mapping(document, "message")
     try:
         data = base64.b64decode(text(message, "data"), validate=True).decode()
-    except ValueError:  # base64 also raises this for text that is not ASCII
+    except ValueError:  # also raised for text that is not ASCII
         raise Malformed("its message data is not valid base64", "send it unchanged") from None
     try:
         notification = parsed_json(data)
@@ -56,11 +57,11 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
 
 
 def _event_of_notification(document: Document, time: object, registry: str) -> EventOrSkipped:
-    """Return a notification's event: the image that was pushed, or why it is not a push."""
+    """Return a notification's event: the pushed image, or the reason why it is not a push."""
     action = text(document, "action")
     if action != "INSERT":
         return Skipped(f"its action is {action!r}")
-    # Both fields have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
+    # Both fields contain the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
     name_of_digest, _, digest = text(document, "digest").partition("@")
     name_of_tag, _, tag = text(document, "tag").rpartition(":")
     host, _, repository = (name_of_digest or name_of_tag).partition("/")

@@ -1,4 +1,4 @@
-"""Harbor webhooks, in Harbor's own form and as CloudEvents.
+"""Harbor webhooks, in Harbor's own format or as CloudEvents.
 
 Sources:
 https://goharbor.io/docs/main/working-with-projects/project-configuration/configure-webhooks and
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, mappings, text
 
-_PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage: until Harbor 1.10
+_PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage: up to Harbor 1.10
 
 
 def known(document: Document) -> bool:
@@ -24,12 +24,12 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield an event for each of the webhook's resources (the images that were pushed)."""
+    """Yield an event for each of the webhook's resources (the pushed images)."""
     kind = text(document, "type")
     if kind not in _PUSHES:
         yield Skipped(f"its type is {kind!r}")
         return
-    # Harbor's own form has `event_data` and `occur_at`, and CloudEvents have `data` and `time`
+    # Harbor's own format uses `event_data` and `occur_at`; CloudEvents use `data` and `time`
     data = mapping(document, "event_data") or mapping(document, "data")
     time = document.get("time", document.get("occur_at"))
     repository = text(data, "repository", "repo_full_name")

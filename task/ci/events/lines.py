@@ -1,9 +1,9 @@
-"""Our own events: lines of JSON with an image and its build's identity.
+"""Image Update's own event format: JSON lines that contain an image and its build's identity.
 
-The pipeline that built the image writes them.
+The lines are written by the pipeline that built the image.
 
-They are trusted as much as options are, so a webhook that anyone can call must not accept them: see
---images-format.
+They are trusted as much as command-line options, so a webhook that anyone can call must not accept
+them (see --images-format).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ KEYS = (
 
 
 def known(document: Document) -> bool:
-    """Return whether this is one of our JSON lines. An `image` key is not enough, because Jib's
-    file has one, too.
+    """Return whether this is one of Image Update's JSON lines. The key `image` is not enough,
+    because Jib's file contains it, too.
     """
     return "image" in document and "imageDigest" not in document
 
 
 def read(document: Document, _registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the event in one of our JSON lines: its image and the identity of its build.
+    """Yield the event from one of Image Update's JSON lines: an image and its build's identity.
 
-    It is not `claimed`, so it is trusted without asking the registry. Raises `Malformed`, which
-    names the key to correct.
+    The event is not marked as `claimed`, so it is trusted without checking with the registry.
+    Raises `Malformed`, which names the key to correct.
     """
     unknown_keys = [repr(shortened(key, 40)) for key in document if key not in KEYS]
     if unknown_keys:
@@ -71,14 +71,14 @@ def read(document: Document, _registry: str) -> Iterator[EventOrSkipped]:
 
 
 def _build_of_line(document: Document) -> Build:
-    """Return the identity of the line's build. Raises `Malformed`."""
+    """Return the identity of the build that a line describes. Raises `Malformed`."""
     commit = _text_of_line(document, "sourceCommit").lower()
     if commit and not COMMIT.fullmatch(commit):
         raise Malformed("its sourceCommit is not a commit ID", "use 7 to 64 hex digits")
     try:
         number = sequence_of(_number_text(document, "sequence"))
         created = created_of(_number_text(document, "created"))
-    except UsageError as error:  # the error mentions the equivalent option
+    except UsageError as error:  # name the key in the error, instead of the equivalent option
         raise Malformed(error.message.replace("--", "its ", 1), error.hint) from None
     repository = without_login(_text_of_line(document, "sourceRepository"))
     return Build(
@@ -91,14 +91,18 @@ def _build_of_line(document: Document) -> Build:
 
 
 def _number_text(document: Document, key: str) -> str:
-    """Return the number or string at a key, as a string."""
+    """Return the value of a key, a number or a string, as a string. Raises `Malformed` for other
+    values.
+    """
     value = document.get(key)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number else _text_of_line(document, key)
 
 
 def _text_of_line(document: Document, key: str) -> str:
-    """Return the string at a key, or "" if it is missing. Raises `Malformed` for other values."""
+    """Return the string value of a key, or "" if it is missing. Raises `Malformed` for other
+    values.
+    """
     value = document.get(key)
     if value is None:
         return ""

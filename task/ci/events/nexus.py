@@ -1,6 +1,6 @@
 """Sonatype Nexus Repository component webhooks.
 
-The webhooks do not contain the host, so users must set --images-registry.
+These webhooks do not include the host, so users must set --images-registry.
 
 Source: https://help.sonatype.com/en/example-headers-and-payloads.html, and the delivery in
 spinnaker/spinnaker#2638 (November 2026).
@@ -23,10 +23,10 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the webhook's event: the image that was pushed, or why the event is not a push of an
-    image.
+    """Yield the webhook's event: the pushed image, or the reason why the event is not an image
+    push.
 
-    In Nexus, each layer is an asset, and the image is the component.
+    In Nexus, an image is a component, and its layers are assets.
     """
     component = mapping(document, "component")
     action = text(document, "action")

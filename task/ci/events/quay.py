@@ -18,9 +18,9 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield a push for each updated tag. The notification does not have a digest or a time."""
+    """Yield a push for each updated tag. The notification contains neither a digest nor a time."""
     tags = document.get("updated_tags")
-    if not isinstance(tags, list | dict):  # until 2014, this was a mapping of tags to image IDs
+    if not isinstance(tags, list | dict):  # until 2014, a mapping of tags to image IDs
         yield Skipped("it is about a build, a scan, or a mirror")
         return
     if not tags:
