@@ -60,7 +60,7 @@ class Line(NamedTuple):
     image: str  # `alias=image`
     old: str
     new: str  # "" if the version does not change
-    offered: str  # the candidate that was not written, if `old` remains and the run has several images
+    offered: str  # the unwritten candidate, if `old` stays and the run has several images
     rule: str
     because: str
     fix: str
@@ -113,7 +113,7 @@ class _Run(NamedTuple):
     checks: bool  # whether the command is `check`, which judges a change
     is_rollback: bool
     has_one_image: bool
-    heads: Collection[tuple[str, str]]  # the head branches that have a pull request, as (repository, name)
+    heads: Collection[tuple[str, str]]  # head branches with a pull request, as (repository, name)
     hints: Mapping[tuple[str, str], str]  # hints for errors, keyed by Application and message
 
 
@@ -139,7 +139,7 @@ def _run_of(report: JSON) -> _Run:
 def _line_of(decision: JSON, run: _Run) -> Line:
     """Return the human-readable line for one of this run's decisions."""
     verdict: str = decision["verdict"]
-    shows_change = run.checks or verdict == "update"  # `check` judges changes that have already been made
+    shows_change = run.checks or verdict == "update"  # `check` judges existing changes
     candidate = decision["candidate"] or ""
     image = decision["image"]
     fix = ""
@@ -270,7 +270,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
         problem for problem in problems_outside_lines(report) if problem["severity"] == "error"
     ]
     if errors:
-        position = 1 if failed_apps else 0  # inserted after the number of failed lines, which comes first
+        position = 1 if failed_apps else 0  # after the number of failed lines, which comes first
         words.insert(position, _error_words(errors, named))
     words += _words_for_other_commits(report, all_lines)
     return ", ".join(words) or nothing_decided(report)
