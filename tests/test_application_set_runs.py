@@ -1,4 +1,6 @@
-"""Whole runs with ApplicationSets: the Applications that these generate are updated in one commit."""
+"""Whole runs with ApplicationSets: the Applications that these generate are updated in one
+commit.
+"""
 
 import json
 from pathlib import Path

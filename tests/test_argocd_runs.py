@@ -1,4 +1,6 @@
-"""Whole runs with Applications from Argo CD's API: what is read, written, refreshed, and patched."""
+"""Whole runs with Applications from Argo CD's API: what is read, written, refreshed, and
+patched.
+"""
 
 import json
 from collections.abc import Mapping

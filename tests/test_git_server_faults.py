@@ -126,7 +126,9 @@ def test_an_update_is_decided_again_if_the_server_detects_a_race_during_the_push
 def test_an_update_is_decided_again_if_the_race_is_lost_before_the_push(
     ground: Ground, web: Nginx, version: str, verdict: str
 ) -> None:
-    """Git reports `[rejected] (stale info)`. The new decision depends on what is on the branch now."""
+    """Git reports `[rejected] (stale info)`. The new decision depends on what is on the branch
+    now.
+    """
     new = other(ground, version)
     (ground.repo / "next").write_text(new)
     result = ground.by_http(web.plain)

@@ -51,7 +51,9 @@ LINE = b"load key repository unable to write "
 def evil_run(
     folder: Path, url: str, spare: float = 600, deadline: int = 1
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """A run on that server's repository. It is killed if it is still running when the block ends."""
+    """A run on that server's repository. It is killed if it is still running when the block
+    ends.
+    """
     (folder / "tmp").mkdir()
     apps = manifest(folder, application("web", url))
     args = arguments(apps, "--results-dir", folder / "results", "--deadline", str(deadline))

@@ -1,4 +1,6 @@
-"""Git servers that redirect: a login is sent only to its own server, and https never becomes http."""
+"""Git servers that redirect: a login is sent only to its own server, and https never becomes
+http.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +37,9 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other(repo: Path) -> Iterator[GitServer]:
-    """Another server, which serves the repository to everyone and records the headers it receives."""
+    """Another server, which serves the repository to everyone and records the headers it
+    receives.
+    """
     with git_server(repo.parent) as server:
         yield server
 

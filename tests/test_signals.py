@@ -374,7 +374,9 @@ MOMENTS_AFTER_THE_PUSH = variants(
 
 @pytest.mark.parametrize(("kind", "what"), MOMENTS_AFTER_THE_PUSH)
 def test_a_signal_after_the_push_loses_no_results(tmp_path: Path, kind: str, what: str) -> None:
-    """A landed commit is reported exactly once, and nothing afterwards reports the run as failed."""
+    """A landed commit is reported exactly once, and nothing afterwards reports the run as
+    failed.
+    """
     repo = repository(tmp_path, "a")
     apps, results, metrics = (
         manifest(tmp_path, application("a", repo)),

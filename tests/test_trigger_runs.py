@@ -1,4 +1,6 @@
-"""Whole runs triggered by registry events: from an image push to the commit, and a burst of events."""
+"""Whole runs triggered by registry events: from an image push to the commit, and a burst of
+events.
+"""
 
 import json
 import queue

@@ -38,7 +38,9 @@ def test_the_shell_blocks_print_the_output_shown_on_the_page(page: Path, tmp_pat
 
 @pytest.mark.parametrize("of_git", ["1d0a3b5", "cdcebba", "1234567", "0" * 40])
 def test_every_git_commit_id_is_replaced_with_a_placeholder(of_git: str) -> None:
-    """One in a thousand short commit IDs contains no digits, and one in thirty contains no letters."""
+    """One in a thousand short commit IDs contains no digits, and one in thirty contains no
+    letters.
+    """
     assert alike(f"{of_git} release web") == "ID release web"
 
 

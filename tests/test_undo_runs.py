@@ -54,7 +54,7 @@ def then(*plays: Play) -> Play:
 
 
 def nothing_to_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """A rollout that starts with nothing to sync: the failed sync has changed nothing, so the
+    """A play for a rollback that has nothing to sync: the failed sync has changed nothing, so the
     version that is back in Git is the running one.
     """
     failed = operated("Failed", revision="b" * 40)

@@ -59,7 +59,9 @@ def test_any_text_can_be_split(text: str, before: str) -> None:
 
 @given(st.text(alphabet="abA.:@/\\?#%[]1", max_size=16))
 def test_the_host_is_the_same_as_in_urllib3_or_empty(rest: str) -> None:
-    """Nothing is compared if urllib3 cannot parse the URL, because then no request would be sent."""
+    """Nothing is compared if urllib3 cannot parse the URL, because then no request would be
+    sent.
+    """
     try:
         theirs = parse_url(f"https://{rest}").host or ""
     except LocationParseError:

@@ -1,4 +1,6 @@
-"""YAML documents: what is read from them, where each one begins, and limits for hostile documents."""
+"""YAML documents: what is read from them, where each one begins, and limits for hostile
+documents.
+"""
 
 import json
 import time

@@ -1,4 +1,6 @@
-"""Writes the log to stderr: one line for each fact, in a format for terminals, GitHub, or programs."""
+"""Writes the log to stderr: one line for each fact, in a format for terminals, GitHub, or
+programs.
+"""
 
 from __future__ import annotations
 

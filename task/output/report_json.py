@@ -137,7 +137,9 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 
 def current(decision: Judged) -> str | None:
-    """Return the current version in Git or in the live Application, as tag, tag@digest, or digest."""
+    """Return the current version in Git or in the live Application, as tag, tag@digest, or
+    digest.
+    """
     return decision.current.version or None
 
 

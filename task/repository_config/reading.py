@@ -191,7 +191,9 @@ def _root_node(text: str) -> Node:
 
 
 def _syntax_error(error: TargetError, text: str) -> TargetError:
-    """Return the YAML parser's error with a hint. Indentation with a tab gets a dedicated message."""
+    """Return the YAML parser's error with a hint. Indentation with a tab gets a dedicated
+    message.
+    """
     match = re.search(r", line (\d+)$", error.message)
     if match:
         number = int(match[1])

@@ -158,7 +158,9 @@ def resource(
 def node(
     kind: str, name: str, health: str, message: str = "", created: int = 11, reason: str = ""
 ) -> dict[str, Any]:
-    """Return a node of the resource tree. Pods have a reason, such as Running or ImagePullBackOff."""
+    """Return a node of the resource tree. Pods have a reason, such as Running or
+    ImagePullBackOff.
+    """
     info = (
         [{"name": "Status Reason", "value": reason}]
         if reason

@@ -85,7 +85,9 @@ class Description:
 
 
 def strict(schema: Any) -> Any:
-    """Return a stricter schema, in which objects with listed properties must not have any others."""
+    """Return a stricter schema, in which objects with listed properties must not have any
+    others.
+    """
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):

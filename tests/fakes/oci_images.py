@@ -150,7 +150,9 @@ def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
 
 
 def push(url: str, repository: str, tag: str, content: Content, **how: Any) -> None:
-    """Push an image to a registry. `how` contains arguments for requests (auth, headers, verify)."""
+    """Push an image to a registry. `how` contains arguments for requests (auth, headers,
+    verify).
+    """
     base = f"{url}/v2/{repository}"
     for digest, blob in content.blobs.items():
         started = _sent("POST", f"{base}/blobs/uploads/", b"", how)

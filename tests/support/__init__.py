@@ -94,7 +94,9 @@ def _search_path() -> str:
 
 
 def scale(number: int, *, at_night: int) -> int:
-    """Return the size of a scene: `at_night` if the tests are `THOROUGH`, and `number` otherwise."""
+    """Return the size of a scene: `at_night` if the tests are `THOROUGH`, and `number`
+    otherwise.
+    """
     return at_night if THOROUGH > 1 else number
 
 

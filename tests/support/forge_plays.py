@@ -227,7 +227,9 @@ def what_failed_is_set_by_the_next_run(world: World) -> None:
 
 
 def auto_merge_that_a_person_switches_off_stays_off(world: World) -> None:
-    """Bitbucket Data Center cancels auto-merge with each push, so a newer build requests it again."""
+    """Bitbucket Data Center cancels auto-merge with each push, so a newer build requests it
+    again.
+    """
     forge, first = world.forge(), replace(world.push("1.1"), auto_merge=True)
     world.propose(first)
     (pull,) = world.server.open

@@ -1,4 +1,6 @@
-"""A change to an in-memory repository, and what `check` reports about it, without Git or processes."""
+"""A change to an in-memory repository, and what `check` reports about it, without Git or
+processes.
+"""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -94,7 +96,9 @@ def in_repository(files: Mapping[str, str]) -> list[Found]:
 
 @dataclass
 class Judge:
-    """Everything that a judgment depends on besides the change: registries, proofs, and the clock."""
+    """Everything that a judgment depends on besides the change: registries, proofs, and the
+    clock.
+    """
 
     now: str = NOW
     answer: Answer = Answer(digest="sha256:" + "a" * 64, created="2026-01-01T00:00:00Z")

@@ -57,7 +57,9 @@ class Spec:
 
     @property
     def pads_with_zeros(self) -> bool:
-        """True if numbers are padded with zeros. Padding on the right is always done with spaces."""
+        """True if numbers are padded with zeros. Padding on the right is always done with
+        spaces.
+        """
         return "0" in self.flags and "-" not in self.flags
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
@@ -83,7 +85,9 @@ PLAIN = Spec()
 
 
 def format_scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """Format a string, boolean, or number. Return None if the verb does not match the value's type."""
+    """Format a string, boolean, or number. Return None if the verb does not match the value's
+    type.
+    """
     if isinstance(value, str):
         return _format_string(spec, verb, value)
     if isinstance(value, bool):
@@ -253,7 +257,9 @@ class Sink:
 
 
 def sprint(values: Sequence[Any]) -> str:
-    """Format values as `fmt.Sprint` does, with a space between two values if neither is a string."""
+    """Format values as `fmt.Sprint` does, with a space between two values if neither is a
+    string.
+    """
     sink = Sink()
     previous: Any = ""  # a string, so that no space precedes the first value
     for value in values:
