@@ -1,4 +1,4 @@
-"""The environment of all tests: it is isolated from the machine, and hypothesis uses the same
+"""Sets up the environment for all tests: isolated from the machine, and with the same hypothesis
 examples in every CI run.
 """
 
@@ -28,25 +28,26 @@ settings.register_profile(
 )
 settings.load_profile("ci" if IN_CI else "dev")
 
-# The tests make many small files. In memory, end-to-end tests need an eighth less CPU time than on
-# ext4.
+# The tests create many small files. With these in memory, end-to-end tests use an eighth less CPU
+# time than on ext4.
 IN_MEMORY = Path("/dev/shm")
 ROOM = 4_000_000_000  # bytes
 if (
     "TMPDIR" not in os.environ
     and IN_MEMORY.is_dir()
-    and not os.statvfs(IN_MEMORY).f_flag & getattr(os, "ST_NOEXEC", 0)  # as in Docker
+    and not os.statvfs(IN_MEMORY).f_flag & getattr(os, "ST_NOEXEC", 0)  # as in Docker containers
     and shutil.disk_usage(IN_MEMORY).free > ROOM
 ):
     os.environ["TMPDIR"] = str(IN_MEMORY)
-    tempfile.tempdir = None  # pytest has already looked for the folder
+    tempfile.tempdir = None  # forget the folder, which pytest has already looked up
 
-# A shell's background job ignores interrupts. The tests' processes must not inherit that.
+# Background jobs of a shell ignore interrupts. The processes that tests start must not inherit
+# that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Whole runs in their own processes, servers, services over HTTP, and property tests with many
-# examples. `make test` runs them.
+# Tests with whole runs in separate processes, with servers or HTTP services, and property tests
+# with many examples. `make test` runs them.
 SLOW = {
     "test_ancestry.py",
     "test_application_source_runs.py",
@@ -162,7 +163,8 @@ SLOW = {
     "test_write_back_runs.py",
 }
 
-# Tests of the project's own files. They run little of the code, so their coverage is not measured.
+# Tests that check the project's own files. They execute little of the code, so their coverage is
+# not measured.
 TEXTS = {
     "test_docs.py",
     "test_manifests.py",
@@ -183,18 +185,18 @@ WAITING = {
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return more workers than processors for whole runs, because they mostly wait for servers and
-    processes.
+    """Return the number of workers. For whole runs, it exceeds the number of processors, because
+    these runs mostly wait for servers and processes.
     """
     processors = os.cpu_count() or 1
     return max(2, processors * 2 + 1 if _unmeasured(config) else processors)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files without any of the selected tests.
+    """Skip files that contain none of the selected tests.
 
-    Their imports take as long as a whole folder's tests, and a worker with fewer modules starts
-    programs faster.
+    Importing such files takes as long as running the tests of a whole folder, and a worker that has
+    imported fewer modules starts programs faster.
     """
     if not collection_path.name.startswith("test_"):
         return None
@@ -206,15 +208,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_unmeasured(path: Path) -> bool:
-    """Return whether all tests in a file run without measuring coverage."""
+    """Return whether coverage is not measured for any test in a file."""
     if path.name in TEXTS:
         return True
     return path.name in SLOW and "mark.measured" not in path.read_text()
 
 
 def _may_be_unmeasured(path: Path) -> bool:
-    """Return whether a file may have tests whose coverage is not measured. The collection of all
-    tests verifies this.
+    """Return whether a file may contain tests whose coverage is not measured. This is verified when
+    all tests are collected.
     """
     return path.name in SLOW | TEXTS or any(
         word in path.read_text() for word in ("mark.slow", "mark.servers", "@given", "built")
@@ -222,25 +224,26 @@ def _may_be_unmeasured(path: Path) -> bool:
 
 
 def _measured(config: pytest.Config) -> bool:
-    """Return whether only tests run whose coverage is measured."""
+    """Return whether only those tests are run whose coverage is measured."""
     return "(measured or" in config.option.markexpr
 
 
 def _unmeasured(config: pytest.Config) -> bool:
-    """Return whether only tests run whose coverage is not measured."""
+    """Return whether only those tests are run whose coverage is not measured."""
     return "not measured" in config.option.markexpr
 
 
 def _quick(config: pytest.Config) -> bool:
-    """Return whether this is `make check`."""
+    """Return whether the tests are run by `make check`."""
     return "not slow" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, which `make check` leaves out. Tests that need the built image come first.
+    """Mark slow tests, which `make check` leaves out, and move tests that need the built image to
+    the front.
 
-    Tests that mostly wait are spread among all others. Otherwise, the processors would be idle at
-    the end.
+    Tests that mostly wait are spread evenly among the others. Otherwise, the processors would be
+    idle at the end.
     """
     waiting = [item for item in items if item.path.name in WAITING]
     items[:] = [item for item in items if item.path.name not in WAITING]
@@ -275,7 +278,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the fifteen thousand collected tests from every later garbage collection."""
+    """Exclude the fifteen thousand collected tests from all later garbage collections."""
     gc.collect()
     gc.freeze()
 
@@ -294,8 +297,8 @@ def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _measured_processes(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
-    """Let the processes of a test marked `measured` measure their coverage, if coverage is measured
-    at all.
+    """Let the processes that a test marked `measured` starts measure their coverage, if coverage is
+    measured at all.
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("measured"):
@@ -316,21 +319,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def argo_cd() -> Iterator[ArgoCDServer]:
-    """An Argo CD without Applications."""
+    """A fake Argo CD without Applications."""
     with argocd_server() as running:
         yield running
 
 
 @pytest.fixture
 def oci_registry() -> Iterator[RegistryApi]:
-    """A registry without images."""
+    """A fake registry without images."""
     with registry_api() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the repositories that real servers serve."""
+    """The folder with the repositories that real servers serve."""
     return tmp_path_factory.mktemp("repos")
 
 
@@ -343,6 +346,6 @@ def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx
 
 @pytest.fixture(scope="session")
 def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """An ssh server."""
+    """An SSH server."""
     with sshd(tmp_path_factory.mktemp("sshd")) as server:
         yield server

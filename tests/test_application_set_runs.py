@@ -1,4 +1,6 @@
-"""Whole runs on ApplicationSets: the Applications that they generate are updated in one commit."""
+"""Whole runs with ApplicationSets: the Applications that these generate are updated in one
+commit.
+"""
 
 import json
 from pathlib import Path
@@ -37,7 +39,7 @@ CLUSTERS = "- {name: eu, server: https://eu, labels: {env: production}}\n- {name
 
 
 def made(folder: Path, key: str = "write-back-target") -> tuple[Path, Path]:
-    """A repository for Applications, and the file with the clusters."""
+    """A repository for Applications, and the file that lists the clusters."""
     repo = folder / "repo.git"
     text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key=key)
     bare_repo(
@@ -66,7 +68,7 @@ def test_updates_all_applications_generated_by_a_set_in_git_in_one_commit(tmp_pa
 
 
 @pytest.mark.slow
-def test_lint_reports_a_template_mistake_once_with_its_line_in_the_set(tmp_path: Path) -> None:
+def test_lint_reports_a_template_mistake_once_at_its_line_in_the_set(tmp_path: Path) -> None:
     repo, clusters = made(tmp_path, key="write-back-targt")
     text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key="write-back-targt")
     (tmp_path / "set.yaml").write_text(f"---\n{text}")
@@ -82,7 +84,7 @@ def test_lint_reports_a_template_mistake_once_with_its_line_in_the_set(tmp_path:
     for more in (
         ("--clusters", str(clusters)),
         (),
-    ):  # rendered, and with its placeholders unchanged
+    ):  # once rendered, and once with its placeholders unchanged
         result = image_update(*args, *more)
         assert result.code == 3
         (finding,) = [
@@ -115,7 +117,7 @@ spec:
 
 
 def test_a_mistake_in_a_template_with_placeholders_is_reported_once(tmp_path: Path) -> None:
-    """A mistake that comes from one Application's parameters is reported for that Application."""
+    """A mistake caused by one Application's parameters is reported for that Application."""
     (tmp_path / "set.yaml").write_text(PLACEHOLDERS.format(prefix=PREFIX))
     result = image_update("lint", tmp_path, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))

@@ -1,5 +1,5 @@
-"""Sources of Applications in whole runs: JSON and lists on standard input, folders, and manifests
-in Git.
+"""Whole runs with each source of Applications: JSON and lists on standard input, folders, and
+manifests in Git.
 """
 
 import json
@@ -66,10 +66,12 @@ def test_a_pipe_in_a_folder_is_skipped_with_a_warning(tmp_path: Path) -> None:
 def test_an_unreadable_folder_is_an_error_and_an_unreadable_subfolder_a_warning(
     closed: str, end: tuple[int, int]
 ) -> None:
-    """Below the named folder, it is only a warning, and the other Applications are updated."""
+    """An unreadable folder below the given one causes only a warning, and the other Applications
+    are updated.
+    """
     with (
         tempfile.TemporaryDirectory() as name
-    ):  # not below pytest's own folder, which other users cannot read
+    ):  # not inside pytest's own folder, which other users cannot read
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "in" / "below").mkdir(parents=True)
@@ -85,7 +87,7 @@ def test_an_unreadable_folder_is_an_error_and_an_unreadable_subfolder_a_warning(
 
 
 def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
-    """A plan run by a user other than root, who cannot read closed folders."""
+    """Run `plan` as a user other than root, who cannot read folders without permission."""
     change = (
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     )

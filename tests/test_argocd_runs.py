@@ -1,4 +1,4 @@
-"""Whole runs whose Applications come from Argo CD's API: what is read, written, refreshed, and
+"""Whole runs with Applications from Argo CD's API: what is read, written, refreshed, and
 patched.
 """
 
@@ -23,7 +23,7 @@ def versioned(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def env(argo_cd: ArgoCDServer, **more: str) -> Mapping[str, str]:
-    """The environment variables that users of the argocd command have."""
+    """The environment variables that users of the `argocd` command set."""
     return {
         "ARGOCD_SERVER": argo_cd.address,
         "ARGOCD_AUTH_TOKEN": TOKEN,
@@ -129,7 +129,7 @@ def test_an_invalid_selector_is_rejected_before_any_request(
     assert argo_cd.seen == []
 
 
-def test_a_second_run_refreshes_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_second_run_refreshes_no_applications(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     assert with_argocd(argo_cd, "--applications", "argocd").json["status"] == "updated"
     assert with_argocd(argo_cd, "--applications", "argocd").json["status"] == "unchanged"
@@ -231,7 +231,7 @@ def test_options_narrow_the_selection_of_applications(
         for one in argo_cd.asked("GET")
         if "/applications" in one.path and "refresh" not in one.query
     ]
-    assert len(read) == 2  # the list, and the one Application
+    assert len(read) == 2  # one request for the list, and one for the Application
 
 
 @pytest.mark.measured
@@ -305,7 +305,7 @@ def test_decides_again_after_a_patch_conflict(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(versioned(one))
 
     class Changed(dict[tuple[str, str], list[dict[str, Any]]]):
-        """Applications, one of which somebody else changes right before the first patch."""
+        """Applications, one of which is changed by somebody else right before the first patch."""
 
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             found = super().__getitem__(key)
@@ -329,7 +329,7 @@ def test_a_plan_patches_nothing(argo_cd: ArgoCDServer) -> None:
     assert (argo_cd.asked("PATCH"), refreshed(argo_cd)) == ([], [])
 
 
-def test_a_token_without_update_permission_is_an_error_for_that_application(
+def test_a_missing_update_permission_is_an_error_for_that_application(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = repository(tmp_path, "git")

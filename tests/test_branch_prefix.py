@@ -1,4 +1,4 @@
-"""The config's `branchPrefix`, for servers with rules for branch names."""
+"""Whole runs with the config setting `branchPrefix`, for servers that restrict branch names."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Here:
         self.apps = manifest(folder, application("a", self.repo, git_branch="main:bump"))
 
     def event(self, tag: str, code: int = 0) -> tuple[list[str], str]:
-        """Send an event, and return the rules of its decisions, and the text on stderr."""
+        """Send an event, and return the rules of the resulting decisions and the text on stderr."""
         result = image_update(*arguments(self.apps, image=f"{WEB}:{tag}"))
         assert result.code == code, result.stderr
         return [one["rule"] for one in result.json["decisions"]], result.stderr
@@ -56,7 +56,7 @@ def test_the_memory_branch_uses_the_prefix_that_the_server_requires(here: Here) 
     assert "INC-1" in here.by_hand("status")
     here.by_hand("release", "a")
     assert here.branches == {"bump", "bots/iu-memory"}
-    assert here.event("1.1.5")[0] == ["superseded"]  # the list under the prefix is read
+    assert here.event("1.1.5")[0] == ["superseded"]  # the waiting list under the prefix is read
 
 
 def test_remembered_holds_move_to_the_new_prefix_with_a_warning(here: Here) -> None:

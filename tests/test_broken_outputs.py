@@ -1,5 +1,5 @@
-"""Outputs that cannot be written: a run that has pushed still reports what landed, as far as it
-can.
+"""Runs with outputs that cannot be written: after a push, a run still reports what landed, as far
+as it can.
 """
 
 import json
@@ -46,14 +46,14 @@ def scene(tmp_path: Path) -> Scene:
 
 @contextmanager
 def full() -> Iterator[BinaryIO]:
-    """A full disk."""
+    """Yield a file on a full disk."""
     with open("/dev/full", "wb") as file:
         yield file
 
 
 @contextmanager
 def gone() -> Iterator[BinaryIO]:
-    """A pipe whose reader is gone."""
+    """Yield a pipe whose reader is gone."""
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as file:
@@ -134,7 +134,7 @@ def test_no_pipe_reuses_the_file_descriptor_of_a_closed_stream(number: int) -> N
     assert ran.returncode == 0
 
 
-def test_a_closed_stdin_counts_as_empty() -> None:
+def test_a_closed_stdin_is_treated_as_empty() -> None:
     closed = ["sh", "-c", 'exec "$0" "$@" <&-', command(), "status", "--applications", "-"]
     assert subprocess.run(closed, check=False).returncode == 0
 
@@ -160,7 +160,7 @@ def test_plan_lint_and_report_ignore_a_broken_pipe_but_not_a_full_disk(
 
 
 def test_the_updated_result_is_true_only_if_an_image_was_written(scene: Scene) -> None:
-    """An image that would be written, or that is only remembered, does not count."""
+    """Images that would be written, or that are only remembered, do not count."""
     image_update("plan", *scene.arguments()[1:])
     assert (scene.result("status"), scene.result("updated"), scene.result("commit")) == (
         "updated",

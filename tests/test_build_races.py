@@ -1,4 +1,4 @@
-"""Builds that finish at the same time, and a rollback among them: real processes on a real
+"""Builds that finish at the same time, some with a rollback among them: real processes on a real
 repository.
 """
 
@@ -26,9 +26,9 @@ AT_ONCE = 10
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_ten_concurrent_builds_leave_the_newest_version(tmp_path: Path) -> None:
-    """Only one strategy is tested here. Pure code decides which build wins, and
-    tests/deciding/test_build_orders.py has the other strategies.
+def test_the_newest_version_remains_after_ten_concurrent_builds(tmp_path: Path) -> None:
+    """Only one strategy is tested here. Which build wins is decided by pure code, and
+    tests/deciding/test_build_orders.py covers the other strategies.
     """
     chance = random.Random(os.urandom(8))  # noqa: S311 - other plays each time
     for number in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Two pipelines that finish in the wrong order: the newest build is the final value, and a replay
+"""Pipelines that finish in the wrong order: the newest build wins, and replaying an old pipeline
 changes nothing.
 """
 
@@ -15,7 +15,7 @@ DAY = "2026-11-{:02}T06:00:00Z"
 
 
 class Scene:
-    """One Application in one repository, and events for it."""
+    """One Application in one repository, and events for its image."""
 
     def __init__(self, folder: Path, strategy: str, **annotations: str) -> None:
         self.folder, self.strategy = folder, strategy
@@ -62,8 +62,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return repo, [commit(repo, {"a": str(number)}) for number in range(1, 6)]
 
 
-# The decisions are pure code, and tests/deciding/test_build_orders.py tests every order and
-# identity. These tests check two of them in whole runs.
+# Decisions are made by pure code, and tests/deciding/test_build_orders.py tests every order and
+# identity. The following tests check two of them in whole runs.
 
 
 def test_the_newest_build_by_commit_order_wins(
@@ -71,7 +71,7 @@ def test_the_newest_build_by_commit_order_wins(
 ) -> None:
     scene, (source, commits) = Scene(tmp_path, "newest-build"), history
     for number in (1, 5, 2, 4, 3):
-        tag = f"main-{number * 7 % 5}{number}"  # in no order
+        tag = f"main-{number * 7 % 5}{number}"  # tags that are not in build order
         scene.event(tag, "--source-commit", commits[number - 1], "--source-repository", str(source))
     assert scene.value == "main-05"
 
@@ -93,7 +93,7 @@ def test_the_reason_names_both_builds_and_their_sequence_numbers(tmp_path: Path)
     assert scene.value == "main-b"
 
 
-def test_the_state_file_is_committed_with_the_version_and_only_if_needed(
+def test_a_state_file_is_committed_with_the_version_but_only_if_needed(
     tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path, "newest-build")

@@ -1,5 +1,5 @@
-"""The environment of the programs that we start: it has what they need, and no tokens that they do
-not need.
+"""The environment of the programs that we start: it contains what they need, and no tokens that
+they do not need.
 """
 
 import os
@@ -53,8 +53,8 @@ KEPT = {
     "CI_COMMIT_REF_NAME": "kept-8", "CI_PROJECT_PATH": "kept-9", "GITHUB_PATH": "kept-10",
     "CI_COMMIT_AUTHOR": "kept-11", "SSH_AUTH_SOCK": "kept-12", "TOKENIZER": "kept-13", "KEYBOARD": "kept-14",
 }  # fmt: skip
-# What git, its hooks, and signing programs need on this machine. They get none of the other
-# variables, whatever those are called.
+# The variables that git, its hooks, and signing programs need on this machine. All other variables
+# are withheld from them, whatever their names.
 BASIC = {
     "SSH_AUTH_SOCK": "kept-12", "https_proxy": "http://proxy.invalid:1", "NO_PROXY": "kept-15", "LC_MEASUREMENT": "kept-16",
     "SSL_CERT_DIR": "kept-17", "GNUPGHOME": "kept-18", "GIT_SSL_KEY": "kept-19", "XDG_RUNTIME_DIR": "kept-20",
@@ -113,7 +113,8 @@ def test_git_its_hooks_and_the_signing_program_get_no_unneeded_tokens(tmp_path: 
     )
     registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
     environ = environ_of(tmp_path)
-    # The first two are not keys, and there must not be both a token and a password.
+    # The values of the first two are not real keys, and a token and a password must not both be
+    # set.
     for name in (
         "IMAGE_UPDATE_SSH_KEY",
         "IMAGE_UPDATE_GITHUB_APP_KEY",
@@ -224,7 +225,7 @@ def test_an_exec_plugin_of_a_kubeconfig_gets_only_the_tokens_that_it_needs(tmp_p
 def test_a_program_killed_before_it_starts_is_reported_as_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel kills a program like this when the step runs out of memory."""
+    """This is how the kernel kills a program when the step runs out of memory."""
     path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(SourceAccessError, match="killed before"):

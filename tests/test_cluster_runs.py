@@ -1,4 +1,4 @@
-"""Whole runs whose Applications come from a cluster: what is read, written, refreshed, patched, and
+"""Whole runs with Applications from a cluster: what is read, written, refreshed, patched, and
 reported.
 """
 
@@ -52,7 +52,7 @@ def api() -> Iterator[KubernetesApi]:
 
 @pytest.fixture
 def run_here(tmp_path: Path, api: KubernetesApi) -> Any:
-    """A function that runs the command on this cluster."""
+    """A function that runs the command with this cluster."""
 
     def call(*more: str | Path, command: str = "run", **others: Any) -> Result:
         config = kubeconfig(tmp_path, api)
@@ -79,7 +79,7 @@ def test_a_run_updates_the_applications_of_a_cluster(
     assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert git(repo, "rev-list", "--count", "main") == "2"
-    assert result.json["counts"]["applications"] == 3  # those that have an image list
+    assert result.json["counts"]["applications"] == 3  # only Applications with an image list
     assert result.json["counts"]["matched"] == 2
 
 
@@ -253,7 +253,7 @@ def test_options_narrow_the_selection_of_applications(
 def test_an_image_that_no_application_tracks_is_a_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
-    """Only metadata is read for Applications that do not track the image, which is enough to
+    """Only metadata is read for Applications that do not track the image, but that is enough to
     suggest the closest name.
     """
     repo = repository(tmp_path, "web")
@@ -295,7 +295,7 @@ def test_reports_mistakes_in_applications_that_do_not_track_the_image(
         "6 other Applications have annotations that have no effect: argocd/o0 (x.alow-tags), "
         in result.stderr
     )
-    # metadata does not include the project of these Applications
+    # the metadata of these Applications does not include their project
     narrowed = run_here("--project", "default", image=f"{WEB}:1.2.0")
     assert [one["application"] for one in narrowed.json["errors"]] == ["argocd/web"]
 
@@ -344,7 +344,7 @@ def test_an_image_updater_resource_configures_the_applications_that_it_reference
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
 
 
-def test_lint_checks_every_application_of_the_cluster(
+def test_lint_checks_every_application_in_the_cluster(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -363,7 +363,7 @@ def test_lint_checks_every_application_of_the_cluster(
     assert {(one["file"], one["line"]) for one in found} == {(None, None)}
 
 
-def test_hold_rollback_and_release_work_with_applications_of_a_cluster(
+def test_hold_rollback_and_release_work_with_applications_in_a_cluster(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -439,7 +439,7 @@ def test_a_run_uses_the_secret_named_by_an_annotation(
 
 
 @pytest.mark.measured
-def test_each_application_is_pushed_with_the_login_of_its_own_secret(
+def test_each_application_is_pushed_with_the_login_from_its_own_secret(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "a", "b", "c")
@@ -567,7 +567,7 @@ def test_a_run_uses_the_ssh_key_and_known_hosts_of_argo_cd(
     assert "PRIVATE KEY" not in result.stderr + refused.stderr
 
 
-def test_credentials_from_options_win_over_secrets_of_the_cluster(
+def test_credentials_from_options_override_secrets_in_the_cluster(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -594,7 +594,7 @@ def test_credentials_from_options_win_over_secrets_of_the_cluster(
     assert {user for _, user in server.seen if user} == {"argo"}
 
 
-def test_the_forge_client_uses_the_login_of_the_cluster_if_it_is_unambiguous() -> None:
+def test_the_forge_client_uses_the_login_from_the_cluster_if_it_is_unambiguous() -> None:
     url = f"{HTTPS}acme/x"
     one = subscription_of(url)
     plans = {
@@ -694,7 +694,7 @@ def test_the_live_application_is_patched(api: KubernetesApi, run_here: Any, tmp_
 
 
 @pytest.mark.parametrize(("heals", "leaves"), [(True, False), (True, True), (False, False)])
-def test_warns_if_a_parent_application_would_revert_the_patch(
+def test_a_run_warns_if_a_parent_application_would_revert_the_patch(
     api: KubernetesApi, run_here: Any, heals: bool, leaves: bool
 ) -> None:
     one = kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0")
@@ -924,7 +924,7 @@ def test_pull_secrets_must_be_in_the_same_namespace_and_contain_the_login(
 def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
-    """A file may claim any namespace."""
+    """An Application in a file may claim any namespace."""
     repo = repository(tmp_path, "web")
     api.add(
         SECRETS,
@@ -954,8 +954,8 @@ def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
 @pytest.mark.parametrize(
     ("home", "named", "words"),
     [
-        # `config` in a cluster's secret is JSON. Because of its colon, it was mistaken for
-        # `user:password`.
+        # The `config` in a cluster secret is JSON. Because it contains a colon, it was once
+        # mistaken for `user:password`.
         (
             "argocd",
             "secret:argocd/cluster-prod#config",
@@ -1032,11 +1032,11 @@ def test_an_image_updater_resource_cannot_use_secrets_forbidden_to_annotations(
     assert hidden(result)
 
 
-def test_a_refused_pull_secret_is_an_error_and_not_just_a_warning(
+def test_a_refused_pull_secret_is_an_error_rather_than_a_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """`newest-build` continues if a registry does not respond, but not if the annotation itself is
-    wrong.
+    invalid.
     """
     repo = repository(tmp_path, "web")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}

@@ -1,4 +1,4 @@
-"""`--commit-through github`: whole runs that read the repository with git and write it through
+"""`--commit-through github`: whole runs that read the repository with git and write to it through
 GitHub's API.
 """
 
@@ -47,14 +47,12 @@ def test_each_build_updates_the_open_pull_request(server: CommittingGitHub, tmp_
     assert (len(server.pulls), len(server.open), scene.on_top()) == (1, 1, 1)
     assert (
         git(scene.repo, "rev-parse", "main") not in tips[1:]
-    )  # it started there, and never moved back
+    )  # the head branch started there, and never moved back
     (there,) = scene.event(f"{WEB}:1.2.0")["commits"]
     assert (there["through"], there["commit"]) == (None, git(scene.repo, "rev-parse", scene.head))
 
 
-def test_changes_by_a_reviewer_survive_later_builds(
-    server: CommittingGitHub, tmp_path: Path
-) -> None:
+def test_a_reviewers_changes_survive_later_builds(server: CommittingGitHub, tmp_path: Path) -> None:
     a_reviewers_week(scene_of(server, tmp_path, "--pull-request"))
 
 
@@ -83,17 +81,17 @@ def test_a_github_app_can_commit_through_the_api(server: CommittingGitHub, tmp_p
     assert made["commit"] == git(scene.repo, "rev-parse", "main")
     assert (
         git(scene.repo, "log", "-1", "--format=%an", "main") == "Tests"
-    )  # the fake server's author, not ours
+    )  # the fake server's author rather than ours
     assert scene.event(f"{WEB}:1.1.0")["status"] == "unchanged"
 
 
-def test_an_executable_file_is_an_error_only_for_its_application(
+def test_an_executable_file_is_an_error_only_for_its_own_application(
     server: CommittingGitHub, tmp_path: Path
 ) -> None:
     scene = scene_of(server, tmp_path, names=("a", "b"))
     blob = git(scene.repo, "rev-parse", f"main:{target('a')}")
-    # Create a commit with the executable bit through plumbing, because `support.commit` writes
-    # plain files.
+    # Use plumbing commands to commit a file with the executable bit, because `support.commit`
+    # writes only regular files.
     stream = "commit refs/heads/main\ncommitter T <t@example.com> 1700000000 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"
     git(
         scene.repo,

@@ -1,5 +1,5 @@
-"""Commit messages, tested through the command line: where the image comes from, who signs the
-commit off, and what CI systems read.
+"""Commit messages, tested through the command line: the image's origin, the sign-off, and text that
+CI systems interpret.
 """
 
 import subprocess
@@ -23,7 +23,7 @@ GITLAB = {
 def message(
     folder: Path, *more: str | Path, env: dict[str, str] | None = None
 ) -> tuple[str, list[tuple[str, str]]]:
-    """The commit message, and the trailers that git finds in it."""
+    """Return the commit message, and the trailers that git finds in it."""
     repo = repository(folder, "a")
     running = start(arguments(manifest(folder, application("a", repo)), *more), env=env)
     _, err = running.communicate()
@@ -80,7 +80,7 @@ def test_ci_variables_set_the_trailers(tmp_path: Path) -> None:
     ]
 
 
-def test_commit_details_from_the_ci_system_are_not_used_for_another_commit(
+def test_commit_details_from_the_ci_system_are_not_used_for_a_different_commit(
     tmp_path: Path,
 ) -> None:
     _, trailers = message(tmp_path, "--source-commit", "f" * 40, env=GITLAB)

@@ -1,4 +1,6 @@
-"""Many runs and people push to one branch: every event either lands exactly once or is explained."""
+"""Many runs and people push to one branch: every event either lands exactly once or is accounted
+for.
+"""
 
 import json
 import os
@@ -33,7 +35,7 @@ ROUNDS = scale(6, at_night=200)
 
 
 def ends(running: list[Running]) -> list[Any]:
-    """The reports of runs, all of which succeeded."""
+    """Return the reports of these runs, all of which must succeed."""
     outs = [one.communicate(timeout=300) for one in running]
     assert [one.returncode for one in running] == [0] * len(running), [
         err for _, err in outs if err
@@ -60,7 +62,7 @@ def test_concurrent_runs_on_one_branch_all_land(tmp_path: Path) -> None:
 def test_concurrent_runs_on_head_branches_of_one_base_all_land(
     tmp_path: Path, atomic: bool
 ) -> None:
-    """Each run has its own head branch, but all of their waiting lists are on one memory branch."""
+    """Each run has its own head branch, but all waiting lists are on a single memory branch."""
     names = [f"app{number}" for number in range(CROWD)]
     repo = repository(tmp_path, *names)
     git(repo, "config", "receive.advertiseAtomic", str(atomic).lower())
@@ -81,7 +83,7 @@ def test_concurrent_runs_on_head_branches_of_one_base_all_land(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_concurrent_runs_for_one_image_leave_the_newest_version(tmp_path: Path) -> None:
+def test_the_newest_version_remains_after_concurrent_runs_for_one_image(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))
     tags = [f"1.{number}.0" for number in range(1, CROWD + 1)]
@@ -96,15 +98,15 @@ def test_concurrent_runs_for_one_image_leave_the_newest_version(tmp_path: Path) 
 
 
 def emptied(folder: Path) -> bool:
-    """Empty the folder, and return whether it is empty and no process uses it anymore."""
+    """Empty the folder. Return whether it is now empty and no longer used by any process."""
     for left in list(folder.iterdir()):
         shutil.rmtree(left, ignore_errors=True)
     return not at_work(folder) and not list(folder.iterdir())
 
 
 def at_work(folder: Path) -> list[str]:
-    """The processes with this folder in their environment. Among them may be a git that creates
-    missing folders again.
+    """Return the processes that have this folder in their environment. These may include a git that
+    recreates missing folders.
     """
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
@@ -123,7 +125,7 @@ def test_concurrent_runs_for_the_same_event_make_one_commit(tmp_path: Path) -> N
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_reports_unchanged_without_another_push_if_the_new_tip_has_the_version(
+def test_a_run_reports_unchanged_without_another_push_if_the_new_tip_has_the_version(
     tmp_path: Path,
 ) -> None:
     repo = repository(tmp_path, "a")
@@ -139,15 +141,17 @@ def test_reports_unchanged_without_another_push_if_the_new_tip_has_the_version(
 
 
 def commit_like(repo: Path, files: dict[str, str]) -> str:
-    """A commit on top of main that is not on main."""
+    """Create a commit on top of main, but on a different branch."""
     git(repo, "update-ref", "refs/heads/aside", "main")
     return commit(repo, dict(files), "aside", "Somebody was faster")
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_decides_again_on_the_new_tip_after_losing_a_race(tmp_path: Path, whole: bool) -> None:
-    """Meanwhile, somebody has pushed a newer version: ours is refused, and nothing is pushed over
-    theirs.
+def test_a_run_decides_again_on_the_new_tip_after_losing_a_race(
+    tmp_path: Path, whole: bool
+) -> None:
+    """Somebody else has pushed a newer version in the meantime, so ours is refused, and theirs is
+    not overwritten.
     """
     repo = repository(tmp_path, "a")
     if whole:
@@ -168,8 +172,8 @@ def test_decides_again_on_the_new_tip_after_losing_a_race(tmp_path: Path, whole:
 def test_the_next_run_recovers_from_a_client_killed_during_a_push(
     tmp_path: Path, hang: str
 ) -> None:
-    """Whether the client is killed before or after the branch moves, there is exactly one commit
-    for the update after the next run.
+    """After the next run, there is exactly one commit for the update, whether the client was killed
+    before or after the branch moved.
     """
     repo = repository(tmp_path, "a")
     marker = tmp_path / "hanging"
@@ -206,7 +210,7 @@ def test_the_repository_survives_runs_killed_at_random_moments(tmp_path: Path) -
         assert running.returncode in {0, 143, -signal.SIGTERM, -signal.SIGKILL}, err
         assert b"Traceback" not in err
         if hard:
-            # Remove what the run has left behind. Its git may still be writing.
+            # Remove what the run has left behind. Its git process may still be writing.
             wait_until(lambda: emptied(scratch))
         assert list(scratch.rglob("*")) == [], (codes, running.returncode, err)
         (report,) = ends([start(arguments(apps, image=image), env={"TMPDIR": str(scratch)})])
@@ -239,7 +243,7 @@ def test_a_failing_repository_does_not_affect_the_others(tmp_path: Path) -> None
 
 def test_several_repositories_are_pushed_in_parallel(tmp_path: Path) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcdef"]
-    # a push ends only after another one has begun
+    # each push finishes only after another one has started
     pushes = tmp_path / "pushes"
     pushes.mkdir()
     meeting = f"""\

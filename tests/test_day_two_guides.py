@@ -1,5 +1,5 @@
-"""Runs the guides whose commands need an Argo CD against a fake one in this process. The commands
-print what the page shows.
+"""Runs the guides whose commands need an Argo CD against a fake one in this process, and checks
+that the commands print the output shown on the page.
 """
 
 import shlex
@@ -85,7 +85,7 @@ def test_the_promotion_guide_shows_the_real_output(tmp_path: Path, argo_cd: Argo
 
 
 def promotions(page: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The steps that promote in the page's pipelines, each as its CI host and its parameters."""
+    """The promotion steps in the page's pipelines, each with its CI host and parameters."""
     for one in maps(
         [
             yaml.safe_load(block.code)

@@ -1,5 +1,5 @@
-"""`--deployments` in whole runs: what the forge of the application's repository shows about a
-run.
+"""`--deployments` in whole runs: what the forge that hosts the application's source repository
+displays about a run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ def test_a_paused_rollout_stays_in_progress(
     assert {state for _, _, state in github.statuses} == {"pending"}
 
 
-def test_a_forge_that_refuses_deployments_causes_only_a_warning(
+def test_a_forge_that_rejects_deployments_causes_only_a_warning(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
     repo = played(argo_cd, tmp_path, web=good)
@@ -80,7 +80,7 @@ def test_a_forge_that_refuses_deployments_causes_only_a_warning(
 def test_a_rollout_with_an_unknown_outcome_stays_in_progress(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
-    """A rerun completes the deployment, although it writes nothing."""
+    """A rerun completes the deployment, even though it writes nothing."""
 
     def expires(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
         argo_cd.expired.add("good-token")

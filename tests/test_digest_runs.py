@@ -1,5 +1,5 @@
-"""A digest next to the tag in whole runs: it is written together with the tag, and no command
-succeeds silently if an old digest remains.
+"""Whole runs with a digest next to the tag: both are written together, and no command silently
+succeeds if an old digest remains.
 """
 
 from pathlib import Path
@@ -20,7 +20,9 @@ WHERE = "line 4: image.digest is 'sha256:a"
 def scene(
     folder: Path, values: str = VALUES, helm: dict[str, Any] | None = None, **annotations: str
 ) -> tuple[Path, Path]:
-    """Return the repository, and the manifest of an Application that deploys a chart in it."""
+    """Return a repository, and the manifest of an Application that deploys a chart from the
+    repository.
+    """
     repo = bare_repo(folder, {"apps/web/Chart.yaml": CHART, "apps/web/values.yaml": values})
     app = application("web", repo, **{"write_back_target": "", **annotations})
     app["spec"]["source"]["helm"] = helm or {"releaseName": "web"}

@@ -1,4 +1,4 @@
-"""Everything that the command can do is documented, and everything that is documented exists."""
+"""Everything that the command supports is documented, and everything that is documented exists."""
 
 import ast
 import re
@@ -38,7 +38,7 @@ def test_every_documented_option_exists() -> None:
         "wait",
         "help",
         "help-all",
-        "name",  # how an option is written
+        "name",  # matches an option as written in the docs
     }
     assert named <= {flag.removeprefix("--") for one in all_options() for flag in one.opts}
 
@@ -146,7 +146,7 @@ def test_every_field_of_the_image_updater_resource_is_in_the_guide() -> None:
 
 
 def _said() -> list[str]:
-    """Every string in the code, with `…` for its variable parts."""
+    """Return every string in the code, with `…` in place of variable parts."""
     nodes = (
         node
         for path in (ROOT / "task").rglob("*.py")
@@ -169,7 +169,7 @@ def test_every_message_in_troubleshooting_exists_in_the_code() -> None:
     quoted = [
         words
         for cell in re.findall(r"^(?:\| )?(`.*?)(?: \| |$)", page, re.MULTILINE)
-        # these two are Argo CD's words
+        # these two are worded by Argo CD
         for words in re.findall(r"(?<!often: )(?<!with )`(?!image-update )([^`]+)`", cell)
     ]
     assert len(quoted) > 150

@@ -1,5 +1,5 @@
-"""Runs for events: what a registry has to confirm, which build is newer, and every order and
-grouping of the same events.
+"""Runs for events: what a registry has to confirm, which build is newer, and the same events in
+every order and grouping.
 """
 
 import json
@@ -61,7 +61,9 @@ def test_a_forged_event_writes_nothing(answer: Answer) -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(RegistryDownError("no route"), 75), (RegistryError("odd answer"), 3)]
 )
-def test_an_event_is_not_written_if_the_registry_fails(error: RegistryError, code: int) -> None:
+def test_nothing_is_written_for_an_event_if_the_registry_fails(
+    error: RegistryError, code: int
+) -> None:
     one = story("semver")
     one.answer = Answer(error=error)
     report = one.events(event("1.1.0", A))
@@ -69,7 +71,7 @@ def test_an_event_is_not_written_if_the_registry_fails(error: RegistryError, cod
     assert (report.exit, one.value) == (code, "1.0.0")
 
 
-def test_an_unconfirmed_event_is_an_error_but_the_other_event_is_written() -> None:
+def test_an_unconfirmed_event_is_an_error_but_the_other_event_lands() -> None:
     one = story("semver")
     one.answers = {
         "1.1.0": Answer(digest=A),
@@ -196,7 +198,7 @@ def test_the_revision_label_is_used_only_if_the_source_repository_is_given() -> 
     assert all("labels" not in question.facts for question in one.asked)
 
 
-# What people see
+# What people can see
 
 
 def test_the_report_names_the_event_behind_each_update() -> None:
@@ -207,7 +209,7 @@ def test_the_report_names_the_event_behind_each_update() -> None:
 
 
 def test_a_rebuilt_head_branch_still_names_the_event_behind_each_build() -> None:
-    """The head branch is rebuilt with the updates that already wait there, and so are the
+    """The head branch is rebuilt together with the updates that already wait there, and so are the
     trailers.
     """
     other = "ghcr.io/acme/other"
@@ -224,7 +226,7 @@ def test_a_rebuilt_head_branch_still_names_the_event_behind_each_build() -> None
 
 
 def test_a_rebuilt_head_branch_keeps_the_digest_of_an_event() -> None:
-    """`promote` and `release` use the digest, although only the tag is written."""
+    """`promote` and `release` use the digest, even though only the tag is written."""
     other = "ghcr.io/acme/other"
     one = story("newest-build", git_branch="main:updates")
     one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, other)})
@@ -283,7 +285,7 @@ def test_each_registry_payload_produces_at_most_one_commit(form: str, case: dict
         shown = yaml.safe_load(one.branch.files[target("a")])["images"]
         assert {"name": name, "newTag": tag, "digest": digest} in shown
     assert len(report.updates) == len(report.decisions) == len(images)
-    again = one.events(*found.pushes)  # the same events twice change nothing
+    again = one.events(*found.pushes)  # repeating the same events changes nothing
     assert (again.commits, len(one.branch.commits)) == ((), 2)
 
 
@@ -303,8 +305,8 @@ def minute(number: int) -> str:
 def made(
     strategy: str, kind: str, order: list[int], before: str, *, pinned: bool, **more: str
 ) -> tuple[Story, Events, str]:
-    """Return a story, and events whose builds are in this order. Each event has its own tag, or all
-    of them have one tag with different digests.
+    """Return a story, and events whose builds are in this order. The events have either different
+    tags, or the same tag with different digests.
     """
     follows = strategy == "digest"
     annotations = {"image_list": f"web={WEB}:1.0.0"} if follows else {}
@@ -375,8 +377,8 @@ OTHER = "ghcr.io/acme/other"
 def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
-    """Two Applications share a head branch. The base does not change until somebody merges the
-    head.
+    """Two Applications share a head branch. The base does not change until somebody merges that
+    branch.
     """
     order = list(data.draw(st.permutations(range(1, data.draw(st.integers(2, 4)) + 1))))
     ends = []
@@ -409,7 +411,7 @@ def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(
 
 
 def named(image: Image, name: str) -> Image:
-    """Return the same version of another image."""
+    """Return this version of another image."""
     return replace(parse_image(name), tag=image.tag, digest=image.digest)
 
 

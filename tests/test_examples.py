@@ -1,5 +1,5 @@
-"""Realistic Applications, end to end: command → commit in a bare repository → what Argo CD
-reads.
+"""Realistic Applications, end to end: from the command to the commit in a bare repository, and to
+what Argo CD reads.
 """
 
 import json
@@ -74,7 +74,7 @@ def test_two_images_from_a_registry_with_a_port_do_not_replace_each_other(tmp_pa
     ]
 
 
-def test_commit_sha_tags_are_admitted_and_branch_name_tags_are_refused(tmp_path: Path) -> None:
+def test_tags_with_commit_hashes_are_admitted_and_branch_names_are_refused(tmp_path: Path) -> None:
     play = Play(
         "development-commit-sha.yaml",
         tmp_path,
@@ -91,7 +91,7 @@ def test_commit_sha_tags_are_admitted_and_branch_name_tags_are_refused(tmp_path:
     assert play.commits() == 2
 
 
-def test_a_newer_version_is_written_and_an_older_one_refused(tmp_path: Path) -> None:
+def test_a_newer_version_is_written_and_an_older_version_is_refused(tmp_path: Path) -> None:
     play = Play(
         "production-semver.yaml",
         tmp_path,

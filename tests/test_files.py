@@ -1,5 +1,5 @@
-"""Files that users name: pipes, devices, and endless files are refused with the reason, and nothing
-waits for them.
+"""Files that users specify: pipes, devices, and endless files are rejected with a reason, and
+nothing waits for them.
 """
 
 import errno
@@ -71,7 +71,7 @@ def test_a_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
 
 
 def test_a_shell_process_substitution_is_read() -> None:
-    """`<(command)` is a pipe, but it belongs to the caller and has an end."""
+    """`<(command)` is a pipe, but one that belongs to the caller and that ends."""
     script = "import sys; from task.files import read_file; print(len(read_file(sys.argv[1])))"
     slow = "sleep 0.3; head -c 300000 /dev/zero"
     done = subprocess.run(
@@ -92,7 +92,7 @@ def test_a_silent_pipe_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(into)
 
 
-# Each option → what else its command line needs.
+# Maps each option to what else its command line needs.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--images-from": (),
     "--applications": (),
@@ -127,7 +127,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 def test_every_option_that_reads_a_file_is_in_the_table() -> None:
     files = {one.opts[0] for one in options_of("run") if one.metavar == "FILE"}
-    assert files - {"--report", "--dotenv", "--metrics-file"} <= OPTIONS.keys()  # these are written
+    assert files - {"--report", "--dotenv", "--metrics-file"} <= OPTIONS.keys()  # for output
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_pipe_or_device_among_the_manifests_is_a_warning(
         (ValueError("x"), ""),
     ],
 )
-def test_running_out_of_files_memory_or_threads_is_reported_clearly(
+def test_running_out_of_file_descriptors_memory_or_threads_is_reported_clearly(
     error: Exception, says: str
 ) -> None:
     try:
@@ -246,7 +246,7 @@ def test_a_low_limit_on_open_files_is_an_error_with_a_hint(most: int, tmp_path: 
         one["metadata"]["name"] = f"web-{number}"
     done = with_files(most, *arguments(manifest(tmp_path, *apps)))
     assert "Traceback" not in done.stderr
-    if most > 14 and done.code == 0:  # the outcome depends on how many files are open at the start
+    if most > 14 and done.code == 0:  # the outcome depends on the files open at the start
         assert done.json["counts"]["updated"] == 4
         return
     assert f"too many open files: this step can have {most} open at a time" in done.stderr

@@ -1,4 +1,4 @@
-"""A fork of the fork server cannot be told apart from the process that it replaces."""
+"""A fork of the fork server is indistinguishable from the process that it replaces."""
 
 import os
 import re
@@ -14,7 +14,8 @@ from support.runs import application, manifest, repository, wait_until
 
 APPS = ["--applications", "applications.json", "--allow-protocol", "file"]
 PLAN = ["plan", "--image", "ghcr.io/acme/web:1.1.0", *APPS]
-# What a program started by the command sees: its environment, folder, files, signals, and limits.
+# Prints what a program started by the command sees: its environment, folder, files, signals, and
+# limits.
 SPY = """{ env | sort | grep -v GIT_DIR; pwd; umask; ulimit -a; date +%Z; grep ^SigIgn /proc/$PPID/status
 ls -l /proc/$PPID/fd | awk '{print $9, substr($11, 1, 5)}'; cut -d')' -f2 /proc/$PPID/stat | cut -d' ' -f4-6
 } >"$HOME/seen" 2>&1; exit 1"""
@@ -42,8 +43,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def program(folder: Path, script: str) -> dict[str, str]:
-    """Create a `git` that runs this script, and return the variables with which the command finds
-    it.
+    """Create a `git` that runs this script, and return the environment variables that make the
+    command find it.
     """
     path = folder / "bin" / "git"
     path.parent.mkdir()
@@ -83,8 +84,8 @@ def test_child_programs_see_the_same_environment_in_a_fork_and_a_process(folder:
     for way in (process, fork):
         way(PLAN, env, folder, b"")
         text = (folder / "seen").read_text()
-        # Which pipes and files are open at this moment depends on timing: on sh, and on the main
-        # thread, which imports modules while the first fetch begins. No socket may be left open.
+        # Which pipes and files are open at this moment depends on the timing of sh, and of the main
+        # thread, which imports modules while the first fetch begins. No socket may remain open.
         seen.append(re.sub(r"(?m)^(?:[3-9]|\d\d+) (?!socke).*\n", "", text))
         (folder / "seen").unlink()
     assert "LC_PAPER=here\n" in seen[0]
@@ -105,7 +106,7 @@ def test_a_killed_fork_reports_the_same_exit_code_as_a_killed_process(folder: Pa
 def test_a_fork_is_stopped_at_its_timeout(folder: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         image_update(*PLAN, env=program(folder, "exec sleep 600"), cwd=folder, timeout=1)
-    assert image_update(*PLAN, cwd=folder).code == 0  # the server accepts the next call
+    assert image_update(*PLAN, cwd=folder).code == 0  # the server still accepts the next call
 
 
 def test_several_forks_run_at_once_and_react_to_signals(folder: Path) -> None:

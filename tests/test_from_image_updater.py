@@ -1,5 +1,5 @@
-"""`lint --from-image-updater`: each Application before and after, and Image Updater's ConfigMap
-as options.
+"""`lint --from-image-updater`: each Application before and after the migration, and Image Updater's
+ConfigMap as options.
 """
 
 from pathlib import Path
@@ -239,7 +239,9 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     assert "argocd-image-updater-config" in compared(manifest(tmp_path, *silent)).stdout
 
 
-def test_without_the_image_updater_option_lint_only_mentions_the_config_map(tmp_path: Path) -> None:
+def test_without_the_from_image_updater_option_lint_only_mentions_the_config_map(
+    tmp_path: Path,
+) -> None:
     apps = manifest(
         tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m")
     )
@@ -260,7 +262,7 @@ def test_without_the_image_updater_option_lint_only_mentions_the_config_map(tmp_
             "bot\x1b[2J",
             "--git-author-name 'bot\x1b[2J'",
             "",
-        ),  # made visible when it is printed
+        ),  # made visible in the printed text
         ("git.email", "bot@example.com", "--git-author-email bot@example.com", ""),
         ("kube.events", "true", "--kubernetes-events", ""),
         ("kube.events", "false", "", "not needed: it is false"),
@@ -355,8 +357,8 @@ def test_the_guide_migrates_forty_applications_with_leftover_parameters(
         cluster = ("--allow-protocol", "file", "--kubeconfig", str(kubeconfig(tmp_path, api)))
         run = ("--image", f"{WEB}:1.1.0", "--applications", "cluster", "--output", "json", *cluster)
 
-        # Step 1: the report names the Applications that hide their files, and the fields that hide
-        # them.
+        # Step 1: the report names the Applications whose specs hide their files, and the fields
+        # that hide them.
         checked = image_update(
             "lint", "cluster", "--from-image-updater", "--output", "json", *cluster
         )
@@ -368,7 +370,7 @@ def test_the_guide_migrates_forty_applications_with_leftover_parameters(
             assert (f"spec.source.{field}" in because) == (place == "file"), because
         assert {one["images"][0]["version"] for one in found} == {"1.0.0"}
 
-        # Files that are hidden are not written, and the other Applications are updated.
+        # Hidden files are not written, and the other Applications are updated.
         planned = image_update("plan", *run)
         assert planned.code == 3
         verdicts = {one["application"]: one["verdict"] for one in planned.json["decisions"]}
@@ -377,7 +379,7 @@ def test_the_guide_migrates_forty_applications_with_leftover_parameters(
             for name, (_, place) in kinds.items()
         }
 
-        # Step 3: write the running version to Git, and then remove what AIU left behind.
+        # Step 3: write the running versions to Git, and then remove what AIU left behind.
         commit(
             repo,
             {

@@ -1,5 +1,5 @@
-"""Failing connections, disks, and clocks: the exit code and message for each fault, and a rerun
-that finishes the job.
+"""Connection, disk, and clock faults: the exit code and message for each fault, and a rerun that
+finishes the job.
 """
 
 import os
@@ -35,11 +35,11 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
     return Ground(tmp_path, repos)
 
 
-# Faults of the connection
+# Connection faults
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_pack_that_stays_truncated_after_retries_is_a_temporary_failure(
+def test_a_pack_that_is_still_truncated_after_retries_is_a_temporary_failure(
     ground: Ground, way: Wire, reset: bool
 ) -> None:
     ground.lengthen()
@@ -47,7 +47,7 @@ def test_a_pack_that_stays_truncated_after_retries_is_a_temporary_failure(
     code, rule, words = problem(ground.by_http(way.port))
     assert (code, rule, ground.commits()) == (75, "repository", 2)
     assert DOWN.search(words)
-    assert 100 - way.cuts == 3  # retried a few times
+    assert 100 - way.cuts == 3  # the fetch is retried a few times
     way.cuts = 0
     assert (ground.by_http(way.port).code, ground.landed(), ground.commits()) == (0, True, 3)
 
@@ -95,7 +95,7 @@ def test_a_closed_port_is_a_temporary_failure(ground: Ground, web: Nginx) -> Non
         assert (ground.by_http(way.port).code, ground.landed()) == (0, True)
 
 
-# Faults of the server
+# Server faults
 
 
 def test_a_rerun_succeeds_after_the_server_is_killed_during_a_fetch(
@@ -119,8 +119,8 @@ def test_a_rerun_succeeds_after_the_server_is_killed_during_a_fetch(
 def test_a_rerun_succeeds_after_the_server_is_killed_during_a_push(
     ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str
 ) -> None:
-    """Either git is killed too, so the push is lost, or only the web server in front of it, so the
-    push lands but nobody is told.
+    """Either git is killed as well, so that the push is lost, or only the web server in front of
+    it, so that the push lands but the client is not informed.
     """
     healthy, marker, killed = way.target, tmp_path / "pushing", tmp_path / "killed"
     hook(
@@ -150,7 +150,7 @@ def test_a_push_is_retried_only_if_git_is_killed_on_the_server_before_the_push_l
     ground: Ground, ssh: Sshd, moment: str, always: bool
 ) -> None:
     """Git is killed before or after the branch moves. The run checks the branch, and pushes again
-    only if the push did not land.
+    only if the first push did not land.
     """
     once = "" if always else 'rm "$0"; '
     path = hook(ground.repo, moment, f"{once}kill -9 $PPID; sleep 0.2")
@@ -168,13 +168,13 @@ def test_a_push_is_retried_only_if_git_is_killed_on_the_server_before_the_push_l
         assert (ground.run(ssh.url(ground.repo), *key).code, ground.commits()) == (0, 2)
 
 
-# Faults of this machine
+# Faults on this machine
 
 
-def test_a_certificate_error_hints_at_a_wrong_clock(
+def test_a_certificate_error_suggests_a_wrong_clock(
     ground: Ground, repos: Path, web: Nginx, tmp_path: Path
 ) -> None:
-    """With a wrong clock, the server's certificate is not valid yet."""
+    """If the clock is wrong, the server's certificate does not appear to be valid yet."""
     (tmp_path / "nginx").mkdir()
     with nginx(tmp_path / "nginx", repos, tomorrow=True) as early:
         code, rule, words = problem(ground.by_https(early))
@@ -207,7 +207,7 @@ def test_exceeding_the_file_size_limit_is_a_temporary_failure(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """A function that returns a disk with this many bytes left."""
+    """A function that returns a disk with this many bytes of free space."""
     at = tmp_path / "small"
     at.mkdir()
     if subprocess.run(

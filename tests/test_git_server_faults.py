@@ -1,5 +1,5 @@
-"""Responses of a Git server to a push: the exit code and message for each response, and a rerun
-that finishes the job.
+"""A Git server's responses to a push: the exit code and message for each response, and a rerun that
+finishes the job.
 """
 
 import signal
@@ -15,8 +15,8 @@ from support.runs import KUSTOMIZATION, alive, hook, target, wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 
-# Like GitHub's servers, this hook puts the reason in the status line. A hook that only exits with 1
-# cannot do that.
+# Like GitHub's servers, this hook puts the reason into the status line. A hook that merely exits
+# with 1 cannot do that.
 GITHUB = f"""#!{sys.executable}
 import sys
 def read():
@@ -36,8 +36,8 @@ while line := read():
 write(b"")
 """
 GITLAB = "GitLab: You are not allowed to push code to protected branches on this project."
-# Used as the server's pack-objects hook. It moves the branch once the first fetch of a repository
-# that contains `next` has been served.
+# The server's pack-objects hook. In a repository that contains `next`, it moves the branch after
+# serving the first fetch.
 OUTRUN = """#!/bin/sh
 "$@"; code=$?
 if mv next now 2>/dev/null; then git update-ref refs/heads/main "$(cat now)"; fi
@@ -78,7 +78,7 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
         ),
     ],
 )
-def test_a_refused_push_is_reported_with_the_words_of_the_server(
+def test_a_refused_push_is_reported_with_the_wording_of_the_server(
     ground: Ground, web: Nginx, name: str, script: str, told: list[str]
 ) -> None:
     path = hook(ground.repo, name, script)
@@ -95,7 +95,7 @@ def test_a_refused_push_is_reported_with_the_words_of_the_server(
 
 
 def other(ground: Ground, version: str = "1.0.0") -> str:
-    """Somebody else's commit on top of the branch, which is not on the branch yet."""
+    """Somebody else's commit, which builds on the branch but is not on it yet."""
     git(ground.repo, "update-ref", "refs/heads/aside", "main")
     text = KUSTOMIZATION.replace("1.0.0", version)
     made = commit(ground.repo, {target("web"): text, "other": "x"}, "aside", "Somebody was faster")
@@ -107,7 +107,7 @@ def test_an_update_is_decided_again_if_the_server_detects_a_race_during_the_push
     ground: Ground, web: Nginx
 ) -> None:
     """Git reports `[remote rejected] (failed to update ref)` and `cannot lock ref`. The update is
-    decided again, and lands on top.
+    decided again, and lands on top of the other commit.
     """
     new = other(ground)
     hook(
@@ -126,7 +126,9 @@ def test_an_update_is_decided_again_if_the_server_detects_a_race_during_the_push
 def test_an_update_is_decided_again_if_the_race_is_lost_before_the_push(
     ground: Ground, web: Nginx, version: str, verdict: str
 ) -> None:
-    """Git reports `[rejected] (stale info)`. The decision depends on what is on the branch now."""
+    """Git reports `[rejected] (stale info)`. The new decision depends on what is on the branch
+    now.
+    """
     new = other(ground, version)
     (ground.repo / "next").write_text(new)
     result = ground.by_http(web.plain)
@@ -148,8 +150,8 @@ def received(pushes: Path) -> list[int]:
 def test_a_rerun_makes_one_commit_after_a_client_gives_up_on_a_slow_server(
     ground: Ground, web: Nginx, number: int
 ) -> None:
-    """Whether or not the client's push still lands, there is exactly one commit for the update
-    after the next run.
+    """After the next run, there is exactly one commit for the update, whether or not the client's
+    push still lands.
     """
     pushes = ground.folder / "pushes"
     hook(ground.repo, "pre-receive", f"echo $PPID >> {pushes}; sleep 2")
@@ -168,7 +170,7 @@ def test_a_rerun_makes_one_commit_after_a_client_gives_up_on_a_slow_server(
 
 
 def test_a_push_that_needs_ten_seconds_succeeds_without_a_retry(ground: Ground, web: Nginx) -> None:
-    """The run waits, and pushes only once."""
+    """The run waits for the push, and pushes only once."""
     hook(ground.repo, "pre-receive", f"echo >> {ground.folder}/pushes; sleep 10")
     result = ground.by_http(web.plain)
     assert (result.code, ground.landed(), ground.commits()) == (0, True, 2), result.stderr

@@ -1,5 +1,5 @@
-"""Head branches in whole runs: how they are created and replaced, and how updates wait on them for
-a merge.
+"""Head branches in whole runs: how they are created and replaced, and how updates wait there to be
+merged.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 
 class Scene:
-    """One Application with two images, whose updates go to a separate branch."""
+    """One Application with two images, whose updates are committed to a separate branch."""
 
     def __init__(
         self, folder: Path, strategy: str = "semver", head: str = "updates/{{.AppName}}"
@@ -98,7 +98,7 @@ def test_a_merged_head_branch_that_was_not_deleted_does_not_bring_back_its_updat
 ) -> None:
     scene = Scene(tmp_path)
     scene.event(f"{WEB}:1.1.0")
-    # The update is merged, and then the base is updated further.
+    # The update is merged, and then the base is updated again.
     commit(scene.repo, {target("a"): scene.text().replace("1.1.0", "1.4.0")})
     assert scene.event(f"{WEB}:1.3.0") == ("refuse", "not-newer")
     assert scene.event(f"{API}:2.0.0") == ("update", "admitted")
@@ -114,7 +114,7 @@ def test_a_hold_takes_effect_before_the_head_branch_is_merged(tmp_path: Path) ->
     assert all(words in show(scene.repo, memory, STATE) for words in ("freeze", "1.1.0"))
     scene.call("release", "a")
     assert "newTag: 1.1.0" in scene.text()
-    (memory,) = scene.memories()  # with the waiting list
+    (memory,) = scene.memories()  # including the waiting list
     assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", memory)
 
 
@@ -140,7 +140,7 @@ def test_a_rollback_also_waits_on_the_head_branch(tmp_path: Path) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous")
     assert "newTag: 1.0.0" in scene.text()
-    # The build is compared with the base, which still has this version.
+    # The build is compared with the version on the base, which is still this one.
     assert scene.event(f"{WEB}:1.5.0")[0] == "unchanged"
     assert scene.event(f"{WEB}:1.6.0") == ("defer", "held")
     assert "newTag: 1.0.0" in scene.text()
@@ -197,8 +197,8 @@ def test_no_head_branch_is_created_if_the_base_does_not_exist(tmp_path: Path) ->
 
 
 def test_a_concurrent_push_to_the_head_branch_is_replaced_on_retry(tmp_path: Path) -> None:
-    """The first push fails because of the lease. The next attempt sees what is there and replaces
-    it, because the branch is ours: one commit on top of the base.
+    """The first push fails because of the lease. The next attempt finds the other commit and
+    replaces it, because the branch is ours: one commit on top of the base.
     """
     heads = Heads(tmp_path)
     heads.run("1.1.0")

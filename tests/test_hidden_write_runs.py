@@ -1,4 +1,4 @@
-"""A values file whose values are hidden by something else, in every command that reads it."""
+"""A values file whose values are overridden elsewhere, in every command that reads the file."""
 
 from pathlib import Path
 

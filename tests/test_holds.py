@@ -1,5 +1,5 @@
-"""A rollback persists, a hold takes effect, and a release applies the waiting build: from the
-command line to the branch.
+"""Rollbacks persist, holds take effect, and releases apply waiting builds: tested from the command
+line to the branch.
 
 The decisions for each event are tested in tests/deciding/test_by_hand.py.
 """
@@ -17,7 +17,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 
 class Scene:
-    """One Application in one repository, with events and a person's commands for it."""
+    """One Application in one repository, with events and manual commands for it."""
 
     def __init__(self, folder: Path, strategy: str = "newest-build", **annotations: str) -> None:
         self.repo = repository(folder, "a")
@@ -78,7 +78,7 @@ def test_a_rollback_stays_until_its_release(tmp_path: Path) -> None:
     assert (scene.value, scene.commits) == ("bb", before + 1)
     assert STATE in git(
         scene.repo, "ls-tree", "-r", "--name-only", "main"
-    )  # the newest build is remembered
+    )  # only the newest build is remembered
 
 
 def test_a_hold_records_its_reason_author_and_end(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_hold_records_its_reason_author_and_end(tmp_path: Path) -> None:
     assert "jane" in git(scene.repo, "log", "-1", "--format=%B", "main")
 
 
-def test_placing_a_hold_sets_the_status_to_updated(tmp_path: Path) -> None:
+def test_placing_a_hold_results_in_the_status_updated(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.call("hold", "a", "--reason", "x").json["status"] == "updated"
     assert scene.call("hold", "a", "--reason", "x").json["status"] != "updated"
@@ -132,7 +132,7 @@ def test_release_can_discard_the_waiting_update(tmp_path: Path) -> None:
     assert scene.value == "1.0.0"
     assert STATE not in git(
         scene.repo, "ls-tree", "-r", "--name-only", "main"
-    )  # nothing is left to remember
+    )  # there is nothing left to remember
 
 
 def test_rolling_back_further_than_the_history_is_an_error(tmp_path: Path) -> None:

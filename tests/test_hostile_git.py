@@ -1,5 +1,5 @@
-"""Hostile Git servers against real git: a run stays small, ends in time with the reason, and can be
-stopped by a signal.
+"""Hostile Git servers against real git: a run uses little memory, ends in time with a reason, and
+can be stopped by a signal.
 """
 
 import json
@@ -29,9 +29,9 @@ from support.peak import peak
 from support.runs import application, arguments, manifest, wait_until
 
 pytestmark = pytest.mark.slow
-LONGEST, LARGEST = 30, 100  # seconds, megabytes: far above the measured values, about 5 and 45
+LONGEST, LARGEST = 30, 100  # seconds and megabytes: far above the measured values of about 5 and 45
 
-# The command with lower bounds. Git may need 250 MB in each of its processes.
+# The command with lower limits. Each of git's processes may need 250 MB.
 LOWERED = """
 import sys
 from functools import partial
@@ -51,8 +51,8 @@ LINE = b"load key repository unable to write "
 def evil_run(
     folder: Path, url: str, spare: float = 600, deadline: int = 1
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """A run on that server's repository. If it is still running when the block ends, it is
-    killed.
+    """A run on that server's repository. It is killed if it is still running when the block
+    ends.
     """
     (folder / "tmp").mkdir()
     apps = manifest(folder, application("web", url))
@@ -151,6 +151,6 @@ def test_sigterm_ends_a_run_during_a_hostile_transfer(tmp_path: Path, answer: An
         time.sleep(1)
         running.send_signal(signal.SIGTERM)
         _, err = running.communicate(timeout=LONGEST)
-    assert running.returncode == 143, err  # 75 would mean that the run had given up on the server
+    assert running.returncode == 143, err  # 75 would mean that the run gave up on the server
     assert (tmp_path / "results" / "status").read_text() == "failed"
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,6 +1,4 @@
-"""The client for HTTP services: its limits, which servers get a login, and what the log
-contains.
-"""
+"""The client for HTTP services: its limits, which servers receive a login, and what is logged."""
 
 import email.utils
 import gzip
@@ -127,7 +125,7 @@ def test_a_request_to_a_busy_server_is_repeated_if_that_is_safe(
         ("7", [7.0]),
         (" 7 ", [7.0]),
         ("1.5", [1.5]),
-        ("31", []),  # longer than we wait, so the response is returned
+        ("31", []),  # longer than the client waits, so the response is returned
         ("9" * 400, []),
         ("soon", [0.5]),
         ("-5", [0.5]),
@@ -138,7 +136,7 @@ def test_a_request_to_a_busy_server_is_repeated_if_that_is_safe(
         ("Fri, 01 Jan 2100 00:00:00 GMT", []),
     ],
 )
-def test_retry_after_in_seconds_or_as_a_past_date_is_respected(
+def test_a_retry_after_in_seconds_or_as_a_past_date_is_respected(
     server: Server, naps: list[float], said: str, waits: list[float]
 ) -> None:
     answers = [(429, {"Retry-After": said}, b""), (200, {}, b"")]
@@ -147,7 +145,7 @@ def test_retry_after_in_seconds_or_as_a_past_date_is_respected(
     assert (naps, status) == (waits, 200 if waits else 429)
 
 
-def test_retry_after_as_a_future_date_is_respected(server: Server, naps: list[float]) -> None:
+def test_a_retry_after_as_a_future_date_is_respected(server: Server, naps: list[float]) -> None:
     later = email.utils.formatdate(time.time() + 9, usegmt=True)
     answers = [(503, {"Retry-After": later}, b""), (200, {}, b"")]
     server.reply = lambda _: answers.pop(0)
@@ -176,7 +174,9 @@ def test_a_redirect_to_another_server_carries_no_secrets(
     assert other.seen[0][2]["Accept"] == "a/b"
 
 
-def test_a_redirect_to_another_port_counts_as_another_server(start: Callable[..., Server]) -> None:
+def test_a_redirect_to_another_port_is_treated_as_another_server(
+    start: Callable[..., Server],
+) -> None:
     one, other = start(), start()
     one.reply = lambda _: (302, {"Location": other.url}, b"")
     http(one).ask("GET", "/")

@@ -1,5 +1,5 @@
-"""Image references and image-list entries: tables first, then properties such as that printing and
-parsing agree.
+"""Image references and image-list entries: first tables, then properties, such as that printing and
+parsing are inverse.
 """
 
 import json
@@ -26,7 +26,7 @@ from task.model import Entry, Image
 CASES = Path(__file__).parent / "data" / "cases"
 HEX = "0123456789abcdef" * 4
 
-# The cases in which we deliberately differ from Argo CD Image Updater.
+# Cases in which we deliberately differ from Argo CD Image Updater.
 OURS = {
     "parse-registry-5000-classic-web-2": "a port is no tag: registry:5000 is the registry, ~2 the constraint",
     "parse-nginx-53": "values are trimmed",
@@ -41,7 +41,7 @@ def rows(suite: str, op: str) -> list[Any]:
 
 
 def their_registry(image: Image) -> str:
-    """Image Updater's `registry`: empty unless it is written explicitly, and never
+    """What Image Updater calls `registry`: empty unless it is explicit in the reference, and never
     index.docker.io.
     """
     written = image.name.startswith("docker.io/") or image.registry != "docker.io"
@@ -63,7 +63,7 @@ def test_reads_entries_as_image_updater_does(case: dict[str, Any]) -> None:
     assert replace(entry.image, tag=entry.constraint).reference == expect["full"]
 
 
-# op=short_form has no counterpart: Image Updater looks images up by a long and a short name,
+# op=short_form has no counterpart here: Image Updater looks up images by a long and a short name,
 # whereas we compare identities.
 
 

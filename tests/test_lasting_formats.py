@@ -1,7 +1,7 @@
-"""Data that outlives a run has a stable format: a later version can read what an earlier version
-wrote.
+"""The format of data that outlives a run is stable: later versions can read what earlier versions
+have written.
 
-The waiting list of a head branch is tested in `landing/test_waiting_list.py`.
+Waiting lists of head branches are tested in `landing/test_waiting_list.py`.
 """
 
 import json
@@ -111,7 +111,7 @@ def test_the_format_of_the_metrics_file_is_stable(
 
 
 def test_names_of_branches_and_files_are_stable() -> None:
-    """If a name changed, the data under the old name would be left behind."""
+    """If a name changed, data stored under the old name would be orphaned."""
     assert {
         "head branch": request_head(decision().subscription, "main"),
         "memory branch": memory_branch("https://git.example/acme/deploy.git", "main"),

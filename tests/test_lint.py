@@ -244,11 +244,11 @@ WEB = {"image-list": "web=acme/web"}
 RANGE_HINT = "use web=acme/web:~1.0 in image-list"
 
 
-# Common mistakes in AIU's issue tracker. The numbers are its issues.
+# Common mistakes from AIU's issue tracker. The numbers are its issue numbers.
 @pytest.mark.parametrize(
     ("annotations", "severity", "key", "words"),
     [
-        # a message mentions a comma only if there is one
+        # a message may mention a comma only if there is one
         (
             {"image-list": "<account-id>.dkr.ecr.eu.example/web:~1"},
             "error",
@@ -511,7 +511,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             "pull-secret",
             "use pullsecret:a/b",
         ),
-        # keys from older versions and from forks, and made-up keys
+        # keys from older versions, keys from forks, and made-up keys
         (
             {**WEB, "git-credentials": "a/b"},
             "warning",
@@ -568,7 +568,7 @@ def test_the_hint_names_the_keys_of_an_alias_to_keep() -> None:
 
 
 def test_the_path_of_a_values_file_is_resolved_relative_to_the_source() -> None:
-    """AIU issue 1518: the path was meant to be relative to the root."""
+    """In AIU issue 1518, the path was meant to be relative to the repository root."""
     files = ("../environments/dev/values.yaml", "$ref/x.yaml", "../../../x")
     target = {**WEB, "write-back-target": "helmvalues:environments/dev/values.yaml"}
     found = lint(target, kind="Helm", path="chart", value_files=files)
@@ -620,7 +620,7 @@ CASES = [
     if isinstance(case["input"].get("annotations"), dict)
 ]
 ALARMS = {
-    "tags-allow-invalid": ["w.allow-tags"],  # the broken pattern that the case is about
+    "tags-allow-invalid": ["w.allow-tags"],  # except for the broken pattern that this case is about
     "opt-no-alias-image-keys": ["acme_web.helm.image-tag", "image-list", "web.update-strategy"],
     "opt-force-prefer": ["dummy.force-update", "image-list"],
     "pullsecret-pullsecret": ["dummy.pull-secret", "image-list"],
@@ -915,7 +915,7 @@ def test_a_field_of_the_image_updater_resource_is_not_reported(tmp_path: Path) -
     assert (result.code, result.json["findings"]) == (0, [])
 
 
-def test_settings_of_an_image_updater_resource_are_linted_as_well(tmp_path: Path) -> None:
+def test_settings_in_an_image_updater_resource_are_linted_as_well(tmp_path: Path) -> None:
     path = tmp_path / "iu.yaml"
     path.write_text(UPDATER)
     result = image_update("lint", "--applications", path, "--output", "json")
@@ -965,8 +965,8 @@ spec:
 def test_a_mistake_in_an_image_updater_resource_is_reported_once_at_its_own_line(
     tmp_path: Path,
 ) -> None:
-    """It is not reported at the Application's line, and only once, however many Applications the
-    resource references.
+    """The mistake is not reported at an Application's line, and it is reported only once, however
+    many Applications the resource references.
     """
     (tmp_path / "updater.yaml").write_text(f"# another document\n---\n{RESOURCE}")
     for name in ("web", "web-2", "web-3"):
@@ -1018,7 +1018,7 @@ def test_a_mistake_in_an_image_updater_resource_is_reported_once_at_its_own_line
     assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")
 
 
-def test_each_reference_that_makes_a_resource_unusable_is_reported_on_its_line(
+def test_each_reference_that_makes_a_resource_unusable_is_reported_at_its_line(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "updater.yaml"
@@ -1043,8 +1043,8 @@ def test_each_reference_that_makes_a_resource_unusable_is_reported_on_its_line(
 
 
 def test_a_mistake_in_a_list_item_is_reported_at_the_start_of_the_list(tmp_path: Path) -> None:
-    """A List is a single document, and may have thousands of items, so the line of the document is
-    reported.
+    """A List is a single document that may contain thousands of items, so the line of the document
+    is reported.
     """
     resource = yaml.safe_load(RESOURCE)
     path = tmp_path / "list.json"
@@ -1101,7 +1101,7 @@ def test_findings_from_stdin_have_no_file() -> None:
         ({"images": ("acme/other:main-1",)}, (), False),
     ],
 )
-def test_an_order_that_does_not_match_the_current_tag_is_reported(
+def test_a_tag_order_that_does_not_match_the_current_tag_is_reported(
     source: dict[str, Any], live: tuple[str, ...], told: bool
 ) -> None:
     order = {"web.update-strategy": "alphabetical", "web.tag-order": "regexp:^v(?P<n>[0-9]+)$"}
@@ -1132,7 +1132,7 @@ def test_an_order_that_does_not_match_the_current_tag_is_reported(
 def test_lint_writes_its_results_for_the_ci_host(
     manifest: Path, allow: str, code: int, status: str, message: str
 ) -> None:
-    """A step whose results say that it failed must not succeed, and no result may be missing."""
+    """A step must not succeed if its results indicate a failure, and no result may be missing."""
     manifest.write_text(manifest.read_text().replace("^1", allow))
     results = manifest.parent / "results"
     result = image_update("lint", manifest, "--results-dir", results)
@@ -1158,12 +1158,12 @@ def test_lint_writes_its_results_even_if_it_cannot_start(tmp_path: Path) -> None
         ("regexp:-(?P<build>[0-9]+)$", "main-99fffff-99", ""),
         ("alphabetical", "main-99fffff-99", ""),
         ("numeric", "main-20261122-7", ""),
-        ("numeric", "main-defaced-7", ""),  # a word
+        ("numeric", "main-defaced-7", ""),  # a word, not a number
         ("numeric", "1.2.0-beta1", ""),
     ],
 )
 def test_a_commit_id_in_a_numeric_tag_order_is_reported(order: str, tag: str, commit: str) -> None:
-    """`main-99fffff-1` would always come after `main-1fffff-2`."""
+    """`main-99fffff-1` would always be ordered after `main-1fffff-2`."""
     given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
     source = Source("https://git.example/x", "apps/web", "main")
     live = (f"acme/web:{tag}",)

@@ -1,4 +1,4 @@
-"""`lint SOURCE…`: where it reads Applications, and the hook for pre-commit."""
+"""`lint SOURCE…`: where `lint` reads Applications, and its pre-commit hook."""
 
 import re
 import shlex
@@ -38,7 +38,7 @@ def repository(tmp_path: Path) -> Path:
             ["."],
             "cluster",
             ["one/app.yaml", "two/app.yaml"],
-        ),  # arguments override the variable
+        ),  # arguments override the environment variable
         (["two"], "one", ["two/app.yaml"]),
         ([], "one", ["one/app.yaml"]),
         (["two", "one/app.yaml"], "", ["two/app.yaml", "one/app.yaml"]),
@@ -126,7 +126,7 @@ def test_an_unrendered_chart_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_the_pre_commit_hook_lints_the_repository(repository: Path) -> None:
-    """The keys are those of pre-commit 4.7. Its `try-repo` was run by hand."""
+    """The keys are those of pre-commit 4.7, whose `try-repo` was run by hand."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert set(hook) == {
         "id",

@@ -1,4 +1,4 @@
-"""Messages that people used to have to read twice: each now says what is wrong, where, and what to
+"""Messages that people once had to read twice: each now states what is wrong, where, and what to
 do.
 """
 
@@ -52,7 +52,7 @@ REPO = "https://git.example/acme/deploy"
         ),
     ],
 )
-def test_a_tag_refused_by_the_default_strategy_gets_an_explanation(
+def test_the_reason_explains_why_the_default_strategy_refuses_a_tag(
     tag: str, constraints: tuple[str, ...], words: str
 ) -> None:
     found = objection(tag, Policy(constraints=constraints))

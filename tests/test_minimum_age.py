@@ -71,7 +71,7 @@ def test_a_scan_chooses_the_newest_tag_that_is_old_enough(
 
 
 def committed(repo: Path, tag: str, when: str) -> None:
-    """Add a commit with this time and this tag on top of the branch."""
+    """Commit this tag on top of the branch, with this commit time."""
     text = KUSTOMIZATION.replace("1.0.0", tag)
     path = target("a")
     stream = (
@@ -112,7 +112,7 @@ FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
             "",
             ("--minimum-age", "3d"),
             "too-young",
-        ),  # the source went back to 1.1.0
+        ),  # the source was reset to 1.1.0
     ],
 )
 def test_a_promotion_waits_until_the_source_has_had_the_version_long_enough(

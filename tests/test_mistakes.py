@@ -1,4 +1,4 @@
-"""A run that does nothing because of a mistake never looks successful: typos in annotations,
+"""A run that does nothing because of a mistake never appears successful: typos in annotations,
 images, names, variables, and URLs.
 """
 
@@ -26,7 +26,7 @@ P = "argocd-image-updater.argoproj.io/"
 
 
 def annotated(name: str, repo: Path, **annotations: str) -> dict[str, Any]:
-    """An Application whose annotations have these keys, with `__` for a dot."""
+    """An Application with these annotation keys, in which `__` stands for a dot."""
     made = application(name, repo)
     made["metadata"]["annotations"] |= {
         P + key.replace("__", "."): value for key, value in annotations.items()
@@ -52,7 +52,7 @@ def test_a_misspelt_rule_admits_no_tag(tmp_path: Path) -> None:
     assert "rename it to web.allow-tags" in result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("strict"))
     assert "newTag: 1.1.0" in show(repo, "main", target("loose"))
-    assert len(result.json["errors"]) == 1  # reported once
+    assert len(result.json["errors"]) == 1  # the mistake is reported once
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "status", "lint"])
@@ -165,7 +165,7 @@ def test_an_untracked_image_is_reported_in_every_output_of_the_ci_host(tmp_path:
     assert f"::warning title=Image Update::{what}%0A  fix: {fix}" in result.stderr
     assert f"- warning: `{what}` fix: `{fix}`" in summary.read_text()
     assert messages(result) == ["no Application tracks ghcr.io/acme/wbe"]
-    # one untracked image out of two is enough for a warning
+    # a single untracked image out of two is enough for a warning
     both = run(
         "--applications", apps, image="ghcr.io/acme/web:1.1.0 ghcr.io/acme/nothing-like-it:2"
     )
@@ -209,7 +209,7 @@ def test_the_only_repository_option_warns_if_it_excludes_every_application(
     places = ", ".join(f"argocd/{name} ({repos[name]})" for name in names)
     message = f"--only-repository excludes all Applications {what}: {places}"
     assert [(one["message"], one["severity"]) for one in told] == [(message, "warning")]
-    assert result.code == 0  # they do track it, so --require-match is satisfied
+    assert result.code == 0  # --require-match is satisfied by the excluded Applications
     text = image_update(*command, *given)
     assert message in text.stderr
     assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
@@ -244,7 +244,7 @@ def test_the_require_match_option_fails_the_run_if_an_image_is_untracked(
     args = arguments(manifest(tmp_path, application("web", repo)), image=image)
     result = image_update(command, *args[1:], env={"IMAGE_UPDATE_REQUIRE_MATCH": "true"})
     assert result.code == code
-    landed = command == "run"  # the tracked image lands anyway
+    landed = command == "run"  # the update of the tracked image lands anyway
     assert git(repo, "rev-list", "--count", "main") == ("2" if landed else "1")
     assert result.json["status"] == ("updated" if WEB in image else "unchanged")
     assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
@@ -295,7 +295,7 @@ def test_a_misspelt_variable_is_reported(tmp_path: Path) -> None:
     assert result.stderr.count(told) == 1
     assert messages(result) == ["unknown variable IMAGE_UPDATE_PULLREQUEST"]
     assert "s3cret" not in result.stderr + result.stdout
-    # the misspelt variable may be the reason for an error
+    # the misspelt variable may be the cause of an error
     report = tmp_path / "report.json"
     early = image_update(
         "run",
@@ -312,9 +312,7 @@ def test_a_misspelt_variable_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["branch=dev", "ref=main&path=x", "REF=main", "ref=main&ref=dev"])
-def test_an_unknown_key_in_the_url_of_the_manifests_is_a_usage_error(
-    tmp_path: Path, query: str
-) -> None:
+def test_an_unknown_key_in_the_manifests_url_is_a_usage_error(tmp_path: Path, query: str) -> None:
     repo = bare_repo(tmp_path, {"apps/web.yaml": "kind: ConfigMap\n"})
     result = run("--applications", f"{repo}//apps?{query}")
     assert result.code == 2
@@ -342,7 +340,7 @@ def test_pull_request_options_without_a_pull_request_are_a_warning(tmp_path: Pat
         "plan",
         "run",
         "run",
-    ):  # the last run has nothing to do, but the mistake is the same
+    ):  # the last run has nothing to do, but reports the same mistake
         result = image_update(command, *arguments(apps, *given)[1:])
         assert (result.code, unasked(result)) == (
             0,
@@ -468,7 +466,7 @@ def test_at_most_five_broken_files_are_named(tmp_path: Path) -> None:
         (["--kubeconfig", "/nowhere"], "the kubeconfig '/nowhere' does not exist"),
     ],
 )
-def test_plan_also_fails_if_the_wait_option_has_no_argo_cd_server(
+def test_plan_also_fails_if_the_wait_option_is_set_without_an_argo_cd_server(
     tmp_path: Path, command: list[str], given: list[str], message: str
 ) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
@@ -514,8 +512,8 @@ def test_a_run_fails_if_git_is_not_installed(tmp_path: Path) -> None:
 def test_a_missing_ca_file_in_registries_conf_is_not_treated_as_a_registry_outage(
     tmp_path: Path,
 ) -> None:
-    """If a registry does not respond, newest-build goes by order of arrival. Here, no registry was
-    queried.
+    """If a registry does not respond, newest-build uses the order of arrival. Here, however, no
+    registry was queried.
     """
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}", update_strategy="newest-build"))
@@ -575,7 +573,7 @@ def test_a_folder_without_applications_is_reported_with_its_file_count(
     assert "no Application with an image-list was found" in result.stderr
 
 
-def test_a_broken_file_among_the_manifests_of_an_application_is_named(tmp_path: Path) -> None:
+def test_a_broken_file_among_the_manifests_is_named(tmp_path: Path) -> None:
     pod = f"kind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
     repo = bare_repo(tmp_path, {"apps/web/pod.yaml": f"{pod}a: [\n", "apps/web/a.yaml": "a: b\n"})
     apps = manifest(tmp_path, application("web", repo, write_back_target="manifests"))

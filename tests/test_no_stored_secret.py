@@ -1,4 +1,6 @@
-"""The exchanges of identities for tokens that the page shows, against a fake Dex and octo-sts."""
+"""The exchanges of identities for tokens described on the page, against a fake Dex and a fake
+octo-sts.
+"""
 
 import json
 import re
@@ -27,7 +29,7 @@ WANTED = {
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """Responds like Dex's token endpoint, octo-sts, and GitHub's endpoint for identities."""
+    """Responds like Dex's token endpoint, like octo-sts, and like GitHub's identity endpoint."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -142,7 +144,7 @@ def test_a_pod_gets_a_token_for_its_projected_identity(address: str, tmp_path: P
     assert ran(script, tmp_path, SCOPE="acme/other", IDENTITY="web").returncode != 0
 
 
-def test_the_page_names_one_audience_for_each_exchange() -> None:
+def test_the_page_specifies_one_audience_for_each_exchange() -> None:
     assert set(re.findall(r"aud(?:ience)?: \"?([\w.:/-]+)", PAGE)) == {
         "octo-sts.dev",
         "https://argocd.example.com",

@@ -1,5 +1,5 @@
-"""Override files that people also edit, in whole runs: people's values stay, and carried values
-follow their source.
+"""Whole runs with override files that people also edit: people's values are kept, and values
+carried over from a source follow that source.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ def warnings(result: Result) -> list[str]:
     return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
 
 
-def test_carried_parameters_follow_the_spec(tmp_path: Path) -> None:
+def test_parameters_carried_over_from_the_spec_follow_the_spec(tmp_path: Path) -> None:
     scene = Scene(tmp_path, HELM)
     scene.run("1.1.0", helm(replicas="2", log="info"))
     assert '  - name: replicas  # from the Application\n    value: "2"\n' in scene.text
@@ -71,7 +71,7 @@ def test_values_written_by_a_person_are_kept_and_reported(tmp_path: Path) -> Non
     assert warnings(scene.run("1.3.0", helm(replicas="4", log="debug"))) == []
 
 
-def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
+def test_files_written_by_older_versions_or_image_updater_do_not_follow_the_spec(
     tmp_path: Path,
 ) -> None:
     old = "helm:\n  parameters:\n" + "".join(
@@ -94,7 +94,7 @@ def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
     assert (scene.text, warnings(done)) == (kept.replace("1.1.0", "1.2.0"), [])
     kept = kept.replace("1.1.0", "1.3.0")
-    for asked in (("--carry-parameters",), ()):  # the second run goes by the first run's marker
+    for asked in (("--carry-parameters",), ()):  # the second run relies on the marker in the file
         done = scene.run("1.3.0", helm(log="debug", replicas="2"), *asked)
         assert (
             scene.text
@@ -205,7 +205,7 @@ def test_each_command_reports_hidden_parameters_and_unchanged_copies_of_the_imag
     scene = Scene(tmp_path, {**HELM, FILE: AIU})
     one = application("a", scene.repo, write_back_target="")
     one["spec"]["source"] |= helm(replicas="7")
-    if command == "lint here":  # in a clone, without access to the repository
+    if command == "lint here":  # from a clone, without access to the repository
         git(tmp_path, "clone", "--quiet", str(scene.repo), str(tmp_path / "clone"))
         apps = manifest(tmp_path / "clone", one)
         found = image_update("lint", apps, "--output", "json").json["findings"]
@@ -234,7 +234,7 @@ def test_unchanged_copies_of_the_image_in_a_folder_of_manifests_are_reported(
     )
     repo = bare_repo(tmp_path, {"apps/a/pod.yaml": pod, "apps/a/recipe.yaml": recipe})
     apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
-    for _ in range(2):  # also if there is nothing to do
+    for _ in range(2):  # even if there is nothing to do
         result = image_update(*arguments(apps))
         assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, which is not changed"]
     assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (

@@ -1,5 +1,5 @@
-"""The README and docs: blocks of YAML and shell are valid, variables exist, links work, and the
-site is complete.
+"""The README and docs: YAML and shell blocks are valid, variables exist, links work, and the site
+is complete.
 """
 
 import re
@@ -28,7 +28,7 @@ HOSTS_AND_MACHINES = re.compile(
 
 
 def _fenced(language: str) -> list[tuple[str, str]]:
-    """The page and text of each block in this language in the README and docs."""
+    """Return the page and text of each code block in this language in the README and docs."""
     return [
         (name, one.code)
         for name, text in EVERYWHERE.items()
@@ -57,7 +57,7 @@ def test_lint_finds_no_errors_in_the_examples(tmp_path: Path) -> None:
     errors = [one for one in ended.json["findings"] if one["severity"] == "error"]
     assert [
         one for one in errors if not one["message"].endswith("matches")
-    ] == []  # not every page shows the Applications that a resource selects
+    ] == []  # not every page contains the Applications that a resource selects
 
 
 @pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\non:" in one[1]])
@@ -67,7 +67,7 @@ def test_workflow_examples_match_the_github_schema(page: str, text: str) -> None
 
 
 def _commands() -> list[tuple[str, str]]:
-    """The page and line of each of our commands in the README and docs."""
+    """Return the page and line of each of our commands in the README and docs."""
     texts = [(page, text.replace("\\\n", " ")) for page, text in (*_fenced("sh"), *_fenced(""))]
     found = (
         (page, line)
@@ -93,7 +93,9 @@ def test_every_command_and_option_in_an_example_exists(page: str, line: str) -> 
 
 @pytest.mark.parametrize("page", EVERYWHERE)
 def test_every_variable_in_the_documentation_is_read_by_the_code(page: str) -> None:
-    """It belongs to an option, to a secret without an option, or to the output of `--dotenv`."""
+    """Each variable belongs to an option, to a secret without an option, or to the output of
+    `--dotenv`.
+    """
     source = "\n".join(path.read_text() for path in (ROOT / "task").rglob("*.py"))
     results = {line.partition("=")[0] for line in dotenv(dict.fromkeys(NAMES, "")).splitlines()}
     known = (
@@ -115,7 +117,7 @@ def test_the_menu_and_the_pages_match() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_each_page_begins_with_its_audience_and_outcome(page: str) -> None:
+def test_each_page_begins_by_stating_its_audience_and_outcome(page: str) -> None:
     if page != "docs/figures.md":
         box = r"# .+\n\n> \*\*For\*\* [^#]+\.\s(> )?\*\*You will learn( how to)?\*\* "
         assert re.match(box, PAGES[page])

@@ -12,7 +12,7 @@ from scripts.screenshots import FOLDER, pages
 
 
 def words(picture: str) -> list[str]:
-    """The lines of text in a picture. A line's spans are joined."""
+    """Return the lines of text in a picture, with the spans of each line joined."""
     root = ET.fromstring(picture)  # noqa: S314 - ours
     return ["".join(line.itertext()) for line in root.iter("{http://www.w3.org/2000/svg}text")]
 
@@ -37,8 +37,8 @@ def test_the_picture_is_self_contained() -> None:
 
 
 def test_the_timeline_matches_real_runs(tmp_path: Path) -> None:
-    """Two builds, of which the older one is late; a rollback; a build that waits; and its
-    release.
+    """The runs are two builds (the older one finishes late), a rollback, a build that waits, and
+    its release.
     """
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.4.2")})
     place = [
@@ -70,7 +70,7 @@ def test_the_bar_chart_matches_the_figures() -> None:
     assert drawn == bars(FIGURES.read_text(encoding="utf-8")), "make picture"
     assert drawn.count("<rect class=") == 1 + 2 * (
         8 + 1
-    )  # the background, eight pairs, and the legend
+    )  # rectangles: the background, eight pairs of bars, and the legend
 
 
 def test_every_screenshot_is_used_and_small(tmp_path: Path) -> None:

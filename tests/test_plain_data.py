@@ -1,4 +1,4 @@
-"""JSON from elsewhere goes through a single reader, which no text can crash."""
+"""All external JSON is parsed by a single function, which no text can crash."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from task.plain_data import DEEPEST, parsed_json
 
 TASK = Path(__file__).parent.parent / "task"
-# `schemas` reads a file in this package.
+# `schemas` reads a file that is part of this package.
 READERS = {"plain_data.py", "schemas/__init__.py"}
 
 
@@ -69,8 +69,8 @@ def test_any_text_is_parsed_or_raises_a_value_error(text: str | bytes) -> None:
 
 
 def test_the_cost_of_checking_the_depth_is_linear_in_the_size_of_the_text() -> None:
-    """The number of executed lines per container is about the same, however many containers there
-    are.
+    """The number of executed lines per container is about the same, however many containers the
+    text has.
     """
 
     def lines(number: int) -> int:

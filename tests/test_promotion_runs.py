@@ -53,7 +53,7 @@ def test_a_promotion_copies_the_version_from_one_repository_to_another(
     assert git(production, "rev-list", "--count", "main") == "2"
 
 
-def test_decisions_of_a_run_have_no_promotion_source(stages: tuple[Path, Path, Path]) -> None:
+def test_decisions_made_by_run_have_no_promotion_source(stages: tuple[Path, Path, Path]) -> None:
     apps, _, _ = stages
     decisions = image_update(*arguments(apps)).json["decisions"]
     assert [one["from"] for one in decisions] == [None, None]

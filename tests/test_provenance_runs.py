@@ -1,4 +1,4 @@
-"""The proofs that the repository's config requires, from the command line to the commit: whole runs
+"""The proofs that a repository's config requires, from the command line to the commit: whole runs
 with real keys.
 """
 
@@ -45,8 +45,8 @@ def target(name: str) -> str:
 
 
 class Scene:
-    """A repository whose config requires a proof for `b`, and the Applications `a` and `b`.
-    Versions of `a` are promoted to `b`.
+    """A repository whose config requires proofs for `b`, and the Applications `a` and `b`. Versions
+    are promoted from `a` to `b`.
     """
 
     def __init__(self, folder: Path, registry: str, pair: cosign.Keys, *wanted: str) -> None:
@@ -278,7 +278,7 @@ def test_a_rollback_to_an_unproved_image_is_written_with_a_warning(
     assert forward.json["decisions"][0]["proof"] == PROOF
     refused = scene.call(
         "rollback", "b", "--to", "1.0.0", "--verify", pair.public
-    )  # the requirement of an option still applies
+    )  # a requirement set by an option still applies
     assert refused.json["decisions"][0]["rule"] == "signature"
     server.faults["/acme/web/manifests/1.0.0"] = lambda _: (503, {}, b"")
     assert scene.call("rollback", "b", "--to", "1.0.0", "--registry-check", "never").code == 0
@@ -335,7 +335,7 @@ def test_identities_of_a_private_sigstore_instance_are_verified(
     assert scene.of("plan", *root, *exact, who)["verdict"] == "update"
     assert (
         scene.of("plan", *root, *exact, config)["rule"] == "signature"
-    )  # an option names one identity, not a glob
+    )  # the option takes a single identity, not a glob
     other = tmp_path / "other"
     other.mkdir()
     assert scene.of("run", "--trust-root", Sigstore().root(other))["rule"] == "signature"

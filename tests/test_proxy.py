@@ -1,5 +1,5 @@
-"""Git behind a proxy, which is found in the environment or in git's configuration. Its failures are
-reported, but never its password.
+"""Git behind a proxy that is configured in the environment or in git's configuration. Proxy
+failures are reported, but never the proxy's password.
 """
 
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ def test_a_refusal_by_the_proxy_is_reported_without_its_password(
     assert problem(result)[:2] == (code, rule)
     assert told in problem(result)[2]
     assert "CONNECT" in problem(result)[2]
-    assert len(proxy.seen) >= (3 if code == 75 else 1)  # retried a few times if that may help
+    assert len(proxy.seen) >= (3 if code == 75 else 1)  # retried a few times if that might help
     hides(result.stdout + result.stderr)
     proxy.refuses = 0
     assert (ground.by_https(web, env={"HTTPS_PROXY": url(proxy)}).code, ground.landed()) == (
@@ -111,7 +111,7 @@ def hides(text: str) -> None:
             f"http://{LOGIN}@127.0.0.1:{{}}",
             75,
             "the proxy could not be reached",
-        ),  # nothing is listening
+        ),  # nothing is listening on this port
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "the proxy could not be reached"),
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy setting is not valid"),
         ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy setting is not valid"),

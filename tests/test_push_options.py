@@ -1,4 +1,4 @@
-"""`--push-option`: the server's hook gets the options, but only with pushes of changes."""
+"""`--push-option`: the server's hook receives the options, but only when changes are pushed."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from support.runs import KUSTOMIZATION, WEB, application, manifest, target
 
 
 def scene(folder: Path, *, takes: bool = True) -> tuple[Path, Path]:
-    """Return a repository whose hook records the push options, and its Applications."""
+    """Return a repository whose hook records push options, and the repository's Applications."""
     repo = bare_repo(folder, {target("a"): KUSTOMIZATION})
     git(repo, "config", "receive.advertisePushOptions", str(takes).lower())
     hook = repo / "hooks" / "pre-receive"
@@ -50,7 +50,7 @@ def test_push_options_on_the_command_line_win_over_the_config(tmp_path: Path) ->
     assert told(repo) == ["push", "ci.skip", "push", "mine"]
 
 
-def test_a_server_without_push_options_gets_the_push_and_one_warning_is_logged(
+def test_a_server_without_push_options_still_receives_the_push_with_one_warning(
     tmp_path: Path,
 ) -> None:
     repo, apps = scene(tmp_path, takes=False)

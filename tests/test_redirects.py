@@ -1,4 +1,6 @@
-"""Git servers that redirect: a login stays with its own server, and https never becomes http."""
+"""Git servers that redirect: a login is sent only to its own server, and https never becomes
+http.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,8 +37,8 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other(repo: Path) -> Iterator[GitServer]:
-    """Another server, which serves the repository to everybody and records the headers that it
-    gets.
+    """Another server, which serves the repository to everyone and records the headers it
+    receives.
     """
     with git_server(repo.parent) as server:
         yield server
@@ -159,7 +161,7 @@ def test_a_renamed_repository_is_found_with_a_configured_header(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("moved", "said"), [("/old/x", "in a loop"), ("/login?", "but git does not follow")]
 )
-def test_redirects_that_lead_nowhere_are_errors(
+def test_redirects_to_a_dead_end_are_errors(
     tmp_path: Path, repo: Path, moved: str, said: str
 ) -> None:
     with git_server(repo.parent) as server:

@@ -1,5 +1,5 @@
 """Facts from registries in whole runs: which requests are made, when, how often, and with which
-login, and what the responses lead to.
+login, and what follows from the responses.
 """
 
 import base64
@@ -240,7 +240,7 @@ def test_missing_labels_do_not_stop_the_update(tmp_path: Path, server: RegistryA
     assert "returned 500" in result.stderr
 
 
-# Logins. Whichever login is used, no part of it is shown anywhere.
+# Logins. Whichever login is used, no part of it is ever shown.
 
 
 def shown(scene: Scene, result: Result) -> str:
@@ -352,7 +352,7 @@ def test_registries_conf_maps_an_image_to_its_registry(tmp_path: Path, server: R
     assert BOTH.digest in scene.text
 
 
-# A real registry.
+# Tests with a real registry.
 
 
 @pytest.mark.servers
@@ -384,7 +384,7 @@ def test_updates_and_scans_work_with_a_real_registry(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.xdist_group("registry")
-def test_a_real_registry_with_a_password_works_only_with_the_login(tmp_path: Path) -> None:
+def test_a_password_protected_real_registry_works_only_with_the_login(tmp_path: Path) -> None:
     with password_registry(tmp_path) as real:
         push(real.url, "acme/web", "1.1.0", BOTH, auth=(USER, PASSWORD))
         scene = Scene(tmp_path, real.name, **DIGEST)

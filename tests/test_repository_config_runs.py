@@ -1,5 +1,4 @@
-"""The repository's own config, from the command line to the branch: one test for each of its
-effects.
+"""A repository's own config, from the command line to the branch: one test for each effect.
 
 The rules themselves are tested in tests/repository_config and tests/landing/test_governed.py.
 """
@@ -118,7 +117,7 @@ def test_the_config_sets_the_commit_message_but_options_win(tmp_path: Path) -> N
 
 
 def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
-    """The repository is so large that its files are fetched one by one."""
+    """The repository is so large that its files are fetched individually."""
     repo = repository(tmp_path, "a")
     commit(repo, {f"filler/{number}": f"{number}" for number in range(2000)})
 
@@ -134,8 +133,8 @@ def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
 
 
 def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
-    """The config is at the root of the work tree, wherever in the work tree the Applications
-    are.
+    """The config is located at the root of the work tree, wherever in the work tree the
+    Applications are.
     """
     git(tmp_path, "init", "--quiet", "work")
     apps = tmp_path / "work" / "applications"
@@ -168,7 +167,7 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
 
 
 def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path) -> None:
-    """An unreadable rule does not hide that another rule matches nothing, or that a template is
+    """An unreadable rule does not conceal that another rule matches nothing, or that a template is
     missing.
     """
     git(tmp_path, "init", "--quiet", "work")
@@ -213,7 +212,7 @@ def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path
 def test_lint_checks_the_commit_template_named_in_the_config(
     tmp_path: Path, template: str | None, words: str
 ) -> None:
-    """A template that would make every run fail is an error, with the line of its key."""
+    """A template that would make every run fail is reported as an error at the line of its key."""
     git(tmp_path, "init", "--quiet", "work")
     config = tmp_path / "work" / CONFIG
     config.parent.mkdir()

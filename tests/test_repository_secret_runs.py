@@ -1,5 +1,5 @@
-"""Secrets for repositories in whole runs: Argo CD's own, with and without `.git`, and those of
-Applications.
+"""Repository secrets in whole runs: Argo CD's own, for URLs with and without `.git`, and those
+named by Applications.
 """
 
 import base64
@@ -17,7 +17,7 @@ from support.runs import application, arguments, manifest, repository, run, targ
 from support.serving import certificate
 
 TOKEN = "b3arer-t0ken"
-# (the kind of secret, the end of its URL, the end of the Application's URL)
+# (the kind of secret, the ending of its URL, the ending of the Application's URL)
 ENDS = [
     ("repository", "repo", "repo.git"),
     ("repository", "repo.git", "repo"),
@@ -110,7 +110,7 @@ def test_the_no_proxy_list_of_the_secret_is_respected(
 ) -> None:
     monkeypatch.setenv(
         "NO_PROXY", "other.example.com" if not used else "127.0.0.1"
-    )  # only the secret's list applies
+    )  # only the list in the secret applies
     with git_server(tmp_path) as server, http_proxy() as proxy:
         api.add(
             SECRETS,
@@ -140,7 +140,7 @@ OWN = {"username": "mine", "password": "s3cret-mine"}
 
 
 def named(name: str, namespace: str, **data: str) -> dict[str, Any]:
-    """A secret that a team has created for itself."""
+    """A secret that a team has created for its own Applications."""
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {"metadata": {"name": name, "namespace": namespace}, "data": encoded}
 

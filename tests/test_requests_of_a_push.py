@@ -1,8 +1,8 @@
-"""All requests of a whole run to the Git server. The user waits for each of them.
+"""All requests that a whole run sends to the Git server. Users have to wait for each of them.
 
 The branch is fetched before the rest of the program is imported, and must not be fetched again when
 it is read. Over HTTP, `info/refs` is one request, and so is each POST. The repository is private,
-so if git waited for the server to demand a login, there would be a refused request.
+so there would be an additional, rejected request if git waited for the server to demand a login.
 """
 
 from pathlib import Path

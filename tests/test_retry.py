@@ -1,4 +1,4 @@
-"""Which operations are retried, and when retrying ends."""
+"""Which operations are retried, and when retries stop."""
 
 from collections.abc import Callable, Sequence
 
@@ -58,7 +58,7 @@ def test_a_permanent_error_is_raised_at_once(naps: list[float]) -> None:
     ("pauses", "answer", "slept"),
     [((), 1, []), ((0.5,), 2, [0.5]), ((0.5, 0.5, 0.5), 3, [0.5, 0.5])],
 )
-def test_repeats_until_the_result_is_good(
+def test_repeats_until_the_result_is_satisfactory(
     pauses: tuple[float, ...], answer: int, slept: list[float], naps: list[float]
 ) -> None:
     answers = iter([1, 2, 3, 4])
@@ -97,8 +97,8 @@ def giving(answers: Sequence[Answer]) -> Callable[[], str]:
     return give
 
 
-# A change whose response is lost lands once, and its sender learns that it has landed. Each case
-# has the results of the attempts to send, the results of the checks, and the outcome.
+# A change whose response is lost lands only once, and its sender learns that it has landed. Each
+# case consists of the results of the attempts to send, the results of the checks, and the outcome.
 ENDS: list[tuple[list[Answer], list[Answer], Answer]] = [
     ([DONE], [], DONE),
     ([LOST], [DONE], DONE),
@@ -110,7 +110,7 @@ ENDS: list[tuple[list[Answer], list[Answer], Answer]] = [
     ([REFUSED], [], REFUSED),
     ([LIMITED], [], LIMITED),
     ([LOST, LIMITED], [""], LIMITED),
-    # It landed after the first check, so the second attempt to send conflicts with it.
+    # The change landed after the first check, so the second attempt to send conflicts with it.
     ([LOST, RACE], ["", DONE], DONE),
     ([LOST, REFUSED], ["", DONE], DONE),
     ([LOST, RACE], ["", ""], RACE),

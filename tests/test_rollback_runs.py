@@ -1,5 +1,5 @@
-"""What `rollback --to` finds in the history, and what it does with a tag that is in neither Git nor
-the registry.
+"""Whole runs of `rollback --to`: what it finds in the history, and what it does with a tag that is
+in neither Git nor the registry.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ def value(repo: Path, path: str = target("a")) -> str:
 
 
 def scene(folder: Path, *texts: str) -> tuple[Path, Path]:
-    """A repository with a commit for each of these texts, in order, and its Application."""
+    """A repository with one commit for each of these texts, in order, and its Application."""
     repo = repository(folder, "a")
     for one in texts:
         commit(repo, {target("a"): one})
@@ -99,7 +99,7 @@ def test_a_force_pushed_head_branch_uses_the_history_of_the_base(tmp_path: Path)
     for tag in ("1.1.0", "1.2.0"):
         commit(repo, {target("a"): text(tag)})
     given = ("--applications", str(apps), "--allow-protocol", "file")
-    for tag in ("1.3.0", "1.4.0"):  # the second replaces the first on the head branch
+    for tag in ("1.3.0", "1.4.0"):  # on the head branch, the second commit replaces the first one
         assert image_update("run", "--image", f"{WEB}:{tag}", *given).code == 0
     roll_back(apps)
     assert "newTag: 1.1.0" in show(repo, "updates", target("a"))
@@ -134,7 +134,7 @@ def test_a_rollback_tag_need_not_be_in_the_history(tmp_path: Path, to: str) -> N
 
 
 class Scene:
-    """Applications with an image in a registry, and the versions that each of them has had, oldest
+    """Applications with an image in a registry, and the version history of each Application, oldest
     first.
     """
 
@@ -253,7 +253,7 @@ def test_an_unreachable_registry_is_an_error_if_the_check_is_required(tmp_path: 
     assert "newTag: 1.5.0\n" in scene.now
 
 
-def test_a_tag_in_the_history_is_restored_with_its_digest(
+def test_a_tag_in_the_history_is_restored_together_with_its_digest(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     scene = Scene(
@@ -286,7 +286,7 @@ def test_only_the_last_fifty_versions_are_searched(
     assert len(oci_registry.seen) == 1
 
 
-def test_a_tag_that_only_one_of_several_images_has_is_an_error_for_the_others(
+def test_a_tag_that_exists_for_only_one_of_several_images_is_an_error_for_the_others(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     """Without --alias, the tag applies to every image of the Application."""

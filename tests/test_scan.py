@@ -1,5 +1,5 @@
-"""`scan`: without an event, it finds the newest tag that each entry admits in the registries, and
-then proceeds like `run`.
+"""`scan`: without an event, it looks up the newest tag that each entry admits in the registries,
+and then proceeds like `run`.
 """
 
 import base64
@@ -125,7 +125,7 @@ def test_newest_build_requests_each_date_only_once(
     ]
 
 
-def test_newest_build_breaks_ties_by_name_and_sorts_undated_tags_first(
+def test_newest_build_breaks_ties_by_name_and_treats_undated_tags_as_oldest(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for tag, created in (("b", DAY.format(1)), ("c", DAY.format(1)), ("d", None)):
@@ -163,7 +163,7 @@ def test_the_digest_of_a_tag_needs_one_head_request_and_no_list(
 
 
 @pytest.mark.measured
-def test_the_newest_version_for_the_platform_is_chosen(
+def test_the_newest_version_that_supports_the_platform_is_chosen(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     both = index([image("linux/amd64"), image("linux/arm64")])
@@ -372,7 +372,7 @@ LOGIN = "s3cret-of-the-cluster"
 
 
 @pytest.mark.measured
-def test_applications_of_a_cluster_are_scanned_with_their_own_logins(
+def test_applications_in_a_cluster_are_scanned_with_their_own_logins(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.2.0", image())
@@ -418,7 +418,7 @@ def test_applications_of_a_cluster_are_scanned_with_their_own_logins(
     assert LOGIN not in result.stdout + result.stderr
 
 
-# The tags that Argo CD Image Updater itself picks.
+# The following cases contain the tags that Argo CD Image Updater itself picks.
 
 
 def rows(suite: str) -> list[Any]:
@@ -432,7 +432,7 @@ def date(seconds: int) -> str:
 def test_a_scan_picks_the_same_tags_as_image_updater(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    """All cases are in one scan, each with its own repository and Application."""
+    """All cases are part of one scan, each with its own repository and Application."""
     cases = [
         case
         for case in rows("strategies")
@@ -475,7 +475,7 @@ OURS = {
 
 
 def registry(given: Mapping[str, Any], questions: Collection[Question]) -> dict[Question, Answer]:
-    """The responses of the registry in a case."""
+    """Return the registry's responses in a case."""
     known: dict[str, dict[str, str]] = {}
     for name, tags in given["registry_tags"].items():
         of_name = known.setdefault(parse_image(name).identity, {})

@@ -1,4 +1,4 @@
-"""The CI hosts' schemas that the tests include: as strict as the originals."""
+"""The CI hosts' schemas that are stored with the tests: they are as strict as the originals."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def test_a_misspelt_field_is_reported_with_its_path() -> None:
 
 if os.environ.get(
     "SCHEMAS_DIR"
-):  # an extra for developers who have the schemas, which a clone does not need
+):  # an additional check for developers who have the originals, which a clone does not need
 
     def test_the_committed_schemas_match_the_original_schemas() -> None:
         made = schemas.rendered(schemas.gathered(Path(os.environ["SCHEMAS_DIR"])))

@@ -1,5 +1,5 @@
-"""docs/security.md: each promise names the tests that verify it, and these exist. Promises that no
-other test verifies are verified here.
+"""docs/security.md: each promise names the tests that verify it, and those tests exist. Promises
+that no other test verifies are verified here.
 """
 
 import ast
@@ -17,14 +17,14 @@ from scripts.typer_options import all_options, name_of
 from task.secret import Secret
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
-FREE = {"What it does not protect against"}  # a section without promises
+FREE = {"What it does not protect against"}  # the title of a section without promises
 NOTE = re.compile(r"^\[\^([\w-]+)\]: (.*)$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def promises() -> list[str]:
-    """Every row, item, and paragraph that makes a promise. Table headings, introductions, links,
-    and quotes do not.
+    """Return every table row, list item, and paragraph that makes a promise. Table headings,
+    introductions, links, and quotes do not count.
     """
     found: list[str] = []
     heading = ""
@@ -69,13 +69,13 @@ def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-# Names, places, and public keys: nothing secret.
+# Options that take names, locations, and public keys, none of which are secret.
 OPEN = {"signing-key", "ssh-host-key", "git-credentials-url", "registry-credentials-for"}
 
 
 def test_no_option_accepts_a_secret_value() -> None:
-    """An argument would be visible in the process list, and in the log of whatever started the
-    step.
+    """A secret in an argument would be visible in the process list, and in the log of whatever
+    started the step.
     """
     words = ("password", "token", "secret", "key", "credential")
     about = {name for name in map(name_of, all_options()) if any(word in name for word in words)}
@@ -127,8 +127,8 @@ CALLS = [
 def test_logins_in_urls_are_never_shown(
     tmp_path: Path, call: tuple[str, ...], broken: bool
 ) -> None:
-    """Messages quote annotations, and an Application's owner may have written a password into
-    any of them.
+    """Messages quote annotations, and the owner of an Application may have put a password into any
+    of them.
     """
     annotations = {"git_repository": LOGIN, "write_back_source": LOGIN}
     if broken:

@@ -1,7 +1,8 @@
-"""SIGTERM and SIGINT: child processes end, nothing is left behind, and everything that has landed
-by then is reported.
+"""SIGTERM and SIGINT: child processes are terminated, nothing is left behind, and everything that
+has landed by then is reported.
 
-In these tests, a run waits for something that never ends, so a run that ends has stopped waiting.
+In these tests, a run waits for something that never finishes, so if the run ends, it has stopped
+waiting.
 """
 
 import fcntl
@@ -38,7 +39,7 @@ HANGS = "echo $$ > {marker}; exec sleep 300"
 
 
 class Scene:
-    """A run whose push does not end."""
+    """A run whose push never finishes."""
 
     def __init__(self, folder: Path, *before: str) -> None:
         self.folder = folder
@@ -133,7 +134,7 @@ def test_two_simultaneous_signals_count_as_one(tmp_path: Path) -> None:
     scene.check(running, running.returncode)
 
 
-def test_a_hook_that_ignores_sigterm_does_not_delay_the_exit(tmp_path: Path) -> None:
+def test_a_hook_that_ignores_sigterm_does_not_delay_the_exit_of_the_run(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     hook(
         scene.repo,
@@ -174,7 +175,7 @@ def test_a_stopped_run_reports_commits_that_landed_in_other_repositories(tmp_pat
     args = arguments(apps, "--results-dir", tmp_path / "results")
     running = start(args, env={"TMPDIR": str(scratch)})
     wait_until(lambda: len(list(tmp_path.glob("hanging.*"))) == 2)
-    wait_until(lambda: len(list(scratch.iterdir())) == 2)  # the others have cleaned up
+    wait_until(lambda: len(list(scratch.iterdir())) == 2)  # `a` and `b` are cleaned up
     running.send_signal(signal.SIGTERM)
     out, err = running.communicate(timeout=100)
     assert (running.returncode, list(scratch.iterdir())) == (143, []), err
@@ -220,7 +221,7 @@ def test_a_signal_stops_reading_applications_from_standard_input(tmp_path: Path)
 
 
 def unread(pipe: int) -> int:
-    """Return how many bytes in a pipe nobody has read yet."""
+    """Return the number of bytes in a pipe that have not been read yet."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
@@ -229,7 +230,7 @@ def block() -> None:
 
 
 def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen[bytes]":
-    """Start a run, and return it at its very first moment. If `blocked`, it starts with signals
+    """Start a run, and return it as early as possible. If `blocked`, the run starts with signals
     blocked.
     """
     apps = manifest(scene_folder, application("a", repo))
@@ -265,8 +266,8 @@ def test_a_signal_pending_before_the_handlers_are_installed_is_handled(
 
 
 def test_a_signal_does_not_interrupt_an_import() -> None:
-    """An exception raised by a callback during an import is only printed by Python and then lost.
-    The next check raises it.
+    """If a callback raises an exception during an import, Python only prints it, and it is lost.
+    The next check raises it instead.
     """
     during = "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\nprint('imported')"
     code = f"""
@@ -287,11 +288,11 @@ except shutdown.StoppedError as error:
 def test_a_signal_at_any_moment_leaves_results_and_no_temporary_files(
     tmp_path: Path, blocked: bool
 ) -> None:
-    """A signal either stops the run with results and without leftovers, comes too late, or comes
-    before the program can handle it.
+    """A signal either stops the run, with results and without leftover files, or arrives too late,
+    or arrives before the program can handle it.
     """
     codes = Counter[int]()
-    whole = 0.0  # seconds that a run takes if it is not stopped, measured in the first one
+    whole = 0.0  # seconds that an undisturbed run takes, measured first
     for step in range(MANY + 1):
         folder = tmp_path / str(step)
         (folder / "scratch").mkdir(parents=True)
@@ -318,7 +319,7 @@ def test_a_signal_at_any_moment_leaves_results_and_no_temporary_files(
         assert (
             report["status"] == json.loads((folder / "report.json").read_text())["status"] == status
         )
-        # A push that was stopped may have arrived. If so, the next run finds it.
+        # A push that was stopped may have landed nevertheless. If so, the next run finds it.
         assert status in ({"updated", "failed"} if landed else {"failed"})
         assert running.returncode == MOMENTS[number] or status == "updated"
     print(dict(codes))
@@ -373,7 +374,9 @@ MOMENTS_AFTER_THE_PUSH = variants(
 
 @pytest.mark.parametrize(("kind", "what"), MOMENTS_AFTER_THE_PUSH)
 def test_a_signal_after_the_push_loses_no_results(tmp_path: Path, kind: str, what: str) -> None:
-    """A landed commit is reported once, and nothing reports afterwards that the run failed."""
+    """A landed commit is reported exactly once, and nothing afterwards reports the run as
+    failed.
+    """
     repo = repository(tmp_path, "a")
     apps, results, metrics = (
         manifest(tmp_path, application("a", repo)),

@@ -1,4 +1,6 @@
-"""Only signed images are written, by the digest that was signed: whole runs with real keys."""
+"""Only signed images are written, and only by the digest that was signed: whole runs with real
+keys.
+"""
 
 import base64
 import threading
@@ -83,7 +85,7 @@ def test_a_signed_image_is_written_by_its_digest(
     assert decision(again) == ("unchanged", "same")
     assert [
         one for one in server.asked[many:] if ".sig" in one
-    ] == []  # nothing is written, so nothing is checked
+    ] == []  # nothing is written, so no signature is checked
 
 
 def test_the_signature_is_checked_for_the_given_digest(
@@ -113,7 +115,7 @@ def test_an_unsigned_image_is_refused_and_not_written(
     assert git(scene.repo, "rev-parse", "main") == tip
 
 
-def test_a_signature_by_another_key_is_refused(
+def test_a_signature_made_with_another_key_is_refused(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     sign(server, cosign.keys(tmp_path, name="other"))
@@ -142,7 +144,7 @@ def test_a_run_waits_for_a_late_signature(
     def sign_late() -> None:
         """Sign the image after the run has looked for a signature and found none."""
         wait_until(lambda: any(".sig" in one.path for one in server.seen))
-        time.sleep(1.5)  # longer than --deadline, which does not include waiting for a signature
+        time.sleep(1.5)  # longer than --deadline, which does not cover the wait for a signature
         sign(server, pair)
 
     signer = threading.Thread(target=sign_late)
@@ -193,7 +195,7 @@ def test_a_deferred_image_is_checked_on_release(
 ) -> None:
     scene = Scene(tmp_path, server.name)
     assert scene.call("a", "--reason", "freeze", command="hold").code == 0
-    assert decision(scene.call()) == ("defer", "held")  # without --verify, so it has no digest
+    assert decision(scene.call()) == ("defer", "held")  # without --verify, so without a digest
     arguments = ("a", "--verify", pair.public)
     assert decision(scene.call(*arguments, command="release")) == ("refuse", "signature")
     assert decision(scene.call()) == ("defer", "held")  # the hold was not released
@@ -229,7 +231,7 @@ def test_invalid_verify_options_are_usage_errors(
 
 
 class WithResource(Scene):
-    """The same Application, whose ImageUpdater requires a signature."""
+    """The same Application, but with an ImageUpdater resource that requires a signature."""
 
     def __init__(self, folder: Path, registry: str) -> None:
         super().__init__(folder, registry)
@@ -277,7 +279,7 @@ def test_the_signature_must_match_the_key_named_by_the_image_updater_resource(
         assert (refused.code, decision(refused)) == (0, ("refuse", "signature")), refused.stderr
         assert "secret argocd/keys (cosign.pub)" in refused.json["decisions"][0]["because"]
         sign(server, pair)
-        both = scene.call(*given, "--verify", other.public)  # the option applies, too
+        both = scene.call(*given, "--verify", other.public)  # the option also applies
         assert decision(both) == ("refuse", "signature")
         assert "newTag: 1.0.0" in scene.text
         assert decision(scene.call(*given, command="plan")) == ("update", "admitted")

@@ -17,7 +17,7 @@ from support import ROOT, needs
 
 from scripts.browser import Page, browser
 
-# What people type, and what the first hit must be.
+# What people search for, and what the first result must be.
 QUESTIONS = {
     "github app": "credentials.html#a-github-app",
     "deploy key": "credentials.html#a-deploy-key-ssh",
@@ -53,8 +53,8 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the site, which is built from a copy, because the builder keeps its output
-    next to the sources.
+    """The folder with the built site. It is built from a copy, because the site builder stores its
+    output next to the sources.
     """
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", folder / "docs")
@@ -114,18 +114,18 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
         r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>"
     )
     assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
-    # The theme's script would load two things by itself: the program that draws diagrams, and a
-    # repository's stars.
+    # By itself, the theme's script would load two things: the program that renders diagrams, and
+    # the number of stars of a repository.
     asked = re.compile(r'class="mermaid"|data-md-component="source"')
     assert {name: found for name, text in pages.items() if (found := asked.findall(text))} == {}
 
 
 def test_every_image_and_menu_entry_leads_to_a_file(site: Path) -> None:
-    """The builder checks links between pages, but not these."""
+    """The site builder checks links between pages, but not images and menu entries."""
     missing = [
         (path.name, name)
         for path in site.rglob("*.html")
-        if path.name != "404.html"  # its links are relative to the root
+        if path.name != "404.html"  # the links on this page are relative to the root
         for name in re.findall(r'(?:src|srcset|href)="([^":?#]+)(?:[?#][^"]*)?"', path.read_text())
         if not (path.parent / name).exists()
     ]
@@ -141,7 +141,7 @@ def test_the_search_shows_the_expected_result_first(page: Page, address: str) ->
     for question in QUESTIONS:
         page.run(f"{BOX}.querySelector('input').select()")
         page.ask("Input.insertText", text="")
-        page.until(f"!{BOX}.querySelector('[role=option] mark')")  # no old results
+        page.until(f"!{BOX}.querySelector('[role=option] mark')")  # no more old results
         page.run(f"{BOX}.querySelector('input').focus()")
         page.ask("Input.insertText", text=question)
         page.until(f"!!{BOX}.querySelector('[role=option] mark')")

@@ -1,9 +1,10 @@
-"""What people see in twenty situations. A change to the wording changes `tests/data/situations`, so
-it is seen in review.
+"""What people see in twenty situations. Any change to the wording changes `tests/data/situations`,
+so it is visible in review.
 
-`SITUATIONS=write python -m pytest tests/test_situations.py` writes the files again. Each file has
-the log (stderr before stdout), the step's summary, the commit message, the request, what `status`
-says afterwards, and the page, as far as these exist. Times and IDs are the same in every run.
+`SITUATIONS=write python -m pytest tests/test_situations.py` rewrites the files. Each file contains
+the log (stderr before stdout), the step's summary, the commit message, the pull request, what
+`status` prints afterwards, and the page, as far as these exist. Times and IDs are the same in every
+run.
 """
 
 import html
@@ -36,13 +37,13 @@ CI = ("--pipeline-run", "https://ci.example.com/runs/7")
 TOKEN = "good-token"
 WRITE = (
     os.environ.get("SITUATIONS") == "write"
-)  # read before the environment of the tests replaces this one
+)  # read before the test environment replaces this one
 LOG = re.compile(r"^## log: .*\n((?:.*\n)+?)exit code (\d+)$", re.MULTILINE)
 
 
 @dataclass
 class Stage:
-    """A repository with Applications, and the output of the commands about them."""
+    """A repository with Applications, and the output of commands about these."""
 
     folder: Path
     stack: ExitStack
@@ -60,7 +61,7 @@ class Stage:
         self.more = ("--rewrite-url", f"{self.url}={self.repo}", "--allow-protocol", "file")
 
     def forge(self) -> None:
-        """Put the repository on a forge that responds to requests."""
+        """Host the repository on a fake forge that responds to requests."""
         self.server = self.stack.enter_context(serving(GitHub()))
         self.server.branches = Branches(self.repo)
         self.url = f"{self.server.url}/acme/deploy"
@@ -70,16 +71,16 @@ class Stage:
         self.env["IMAGE_UPDATE_FORGE_TOKEN"] = TOKEN
 
     def call(self, *words: str) -> Any:
-        """Run a command. `words` begins with its name."""
+        """Run a command. The first of the `words` is its name."""
         given = ("--applications", str(manifest(self.folder, *self.apps)), *self.more)
         return image_update(*words, *given, env=self.env)
 
     def run(self, tag: str, *more: str) -> None:
-        """Run the command for a build, before the command whose output is saved."""
+        """Run the command for a build, to prepare for the command whose output is saved."""
         assert self.call("run", "--image", f"{WEB}:{tag}", *more).code in (0, 3)
 
     def show(self, *words: str) -> None:
-        """Run a command, and save everything that it shows."""
+        """Run a command, and save everything that it outputs."""
         tips = git(self.repo, "for-each-ref")
         summary, report = self.folder / "summary.md", self.folder / "report.json"
         publishes = words[0] != "status"
@@ -110,8 +111,8 @@ class Stage:
             self.say(f"request, {pull.state}", f"{pull.title}\n\n{pull.body}")
 
     def status(self) -> None:
-        """Save what `status` shows now: the short form, the form for one Application, and the
-        page.
+        """Save the current output of `status`: the short form, the form for one Application, and
+        the page.
         """
         self.say("status", self.call("status").stdout)
         self.say("status web", self.call("status", "web").stdout)
@@ -122,7 +123,7 @@ class Stage:
 
 
 def text_of(page: str) -> str:
-    """The text of a page: one line for each row, paragraph, and item."""
+    """Return the text of a page: one line for each row, paragraph, and list item."""
     body = page.partition("<body>")[2]
     body = re.sub(r"\s+", " ", body)
     body = re.sub(
@@ -135,7 +136,9 @@ def text_of(page: str) -> str:
 
 
 def alike(text: str, folder: Path) -> str:
-    """The text without everything that differs between runs: IDs, times, folders, and ports."""
+    """Return the text with everything that differs between runs replaced: IDs, times, folders, and
+    ports.
+    """
     ids: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:
@@ -268,7 +271,9 @@ def planned(stage: Stage) -> None:
 
 
 def checked(stage: Stage) -> None:
-    """A person changes four versions, of which one is held, one is excluded, and one is older."""
+    """A person changes four versions: one is held, one is excluded by the rules, and one is older
+    than the current one.
+    """
     stage.call("hold", "held", "--reason", "incident 42", "--by", "jane")
     git(stage.repo, "branch", "change", "main")
     versions = {"web": "1.1.0", "held": "1.1.0", "excluded": "2.0.0", "older": "0.9.0"}
@@ -367,8 +372,8 @@ def test_every_saved_file_belongs_to_a_situation() -> None:
 
 
 def test_a_single_log_line_summarizes_each_run() -> None:
-    """Among 2,000 lines from other steps, one line is enough: the image, the numbers, what failed,
-    and who has to act.
+    """Among 2,000 lines from other steps, one line states all that matters: the image, the numbers,
+    what failed, and who needs to act.
     """
     for path in FILES.iterdir():
         for log in LOG.findall(path.read_text(encoding="utf-8")):

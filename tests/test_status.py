@@ -1,5 +1,5 @@
-"""`status`: the state of each image, from the command line to the table. It writes nothing, which
-most tests verify.
+"""`status`: the state of each image, from the command line to the table. `status` writes nothing,
+as most of the tests verify.
 """
 
 import os
@@ -36,7 +36,7 @@ STATE = ".image-update/apps/b/argocd_b.state"
 
 @contextmanager
 def untouched(repo: Path) -> Iterator[None]:
-    """Check that the block does not write to the repository, not even an object."""
+    """Check that nothing in the block writes to the repository, not even a Git object."""
     before = git(repo, "for-each-ref"), git(repo, "count-objects", "-v")
     yield
     assert (git(repo, "for-each-ref"), git(repo, "count-objects", "-v")) == before
@@ -70,7 +70,7 @@ class Scene:
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository in which `a` has been updated, `b` is held while a build waits, and `c` has
-    never been written.
+    never been updated.
     """
     made = Scene(tmp_path_factory.mktemp("history"))
     made.do("run", "--application", "a", "--image", f"{WEB}:1.1.0", "--pipeline-run", RUN)
@@ -81,7 +81,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def scene(history: Path, tmp_path: Path) -> Scene:
-    """A copy of that repository, with its Applications."""
+    """A copy of that repository, and its Applications."""
     copytree(history, tmp_path / history.name)
     return Scene(tmp_path)
 
@@ -179,7 +179,7 @@ def test_the_html_page_is_written_to_the_given_file(
         (["a", "b", "--application", "b"], ["argocd/b"], 3),
     ],
 )
-def test_the_application_option_limits_which_names_are_found(
+def test_the_application_option_restricts_which_applications_are_found(
     scene: Scene, words: list[str], shown: list[str], code: int
 ) -> None:
     found = scene.status(*words, code=code)
@@ -266,7 +266,7 @@ def test_an_untracked_image_gets_a_suggestion(scene: Scene) -> None:
     found = scene.status("--image", "ghcr.io/acme/wbe:1.0.0")
     assert found["images"] == []
     assert [one["hint"] for one in found["errors"]] == [f"did you mean {WEB}?"]
-    assert scene.call("status", "--image", WEB).code == 2  # neither a tag nor a digest
+    assert scene.call("status", "--image", WEB).code == 2  # without a tag and a digest
 
 
 def test_invalid_options_are_usage_errors(scene: Scene) -> None:
@@ -386,7 +386,7 @@ def test_the_newest_tag_that_the_rules_admit_is_shown(tmp_path: Path) -> None:
 
 
 def lists_of(server: RegistryApi) -> int:
-    """The number of requests for a list of tags."""
+    """Return the number of requests for tag lists."""
     return sum(1 for one in server.asked if one.endswith("/tags/list"))
 
 
@@ -467,7 +467,7 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
         scene = RequestScene(tmp_path, server)
         scene.event(f"{WEB}:1.1.0")
         (pull,) = server.open
-        scene.flags = ()  # the option is not needed, but a token is
+        scene.flags = ()  # the option is not required, but a token is
         with untouched(scene.repo):
             found = scene.call("status")
             without = scene.call("status", env={"IMAGE_UPDATE_FORGE_TOKEN": ""})
@@ -483,7 +483,7 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
         }
         assert rows[WEB]["url"].endswith(f"/{number}")
         waits = {one["image"]: one["pull_request"] for one in without.json["images"]}
-        assert waits[API] is None  # the list has the build, but only the Git host knows its request
+        assert waits[API] is None  # only the Git host knows the waiting build's pull request
         assert (waits[WEB]["head"], waits[WEB]["tag"]) == (scene.head, "1.1.0")
         scene.merge()
         after = scene.call("status").json["images"]
@@ -492,7 +492,7 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
     ] == [(None, "1.1.0")]
     assert (
         next(one for one in after if one["image"] == WEB)["builds"][0]["by"] == "image-update"
-    )  # and not the person who merged
+    )  # rather than the person who merged
 
 
 @pytest.mark.servers
@@ -517,7 +517,7 @@ def test_an_update_on_a_branch_without_a_pull_request_is_shown(tmp_path: Path) -
     assert "1.1.0 on branch bump" in scene.call("status", "a").stdout
 
 
-def test_a_hold_by_another_application_on_the_same_file_is_shown(tmp_path: Path) -> None:
+def test_a_hold_on_another_application_with_the_same_file_is_shown(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "ab", b={"write_back_target": "kustomization:/apps/a"})
     scene.do("hold", "a", "--reason", "incident 42")
     rows = {one["application"]: one["hold"] for one in scene.status()["images"]}
@@ -551,4 +551,4 @@ def test_many_applications_need_at_most_four_fetches(tmp_path: Path) -> None:
     transfers = [line for line in found.stderr.splitlines() if ": fetch " in line]
     assert len(transfers) <= 4, (
         transfers
-    )  # the tip, its files, the commits, and the files' earlier contents
+    )  # the tip, its files, the commits, and earlier contents of the files

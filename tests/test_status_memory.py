@@ -1,6 +1,4 @@
-"""The memory that `status` needs for many Applications, because CI systems limit the memory of
-pods.
-"""
+"""The memory that `status` needs for many Applications: CI systems limit the memory of pods."""
 
 import json
 import re
@@ -17,14 +15,14 @@ from support.serving import serving
 from bench.cluster_server import Cluster, applications, server_of
 
 MANY = scale(500, at_night=2_000)
-# How many megabytes more than for one Application are allowed. Measured with Python 3.11: 6 and 6,
-# at night 10 and 13. When the JSON was a single string, it took 16 and 18.
+# The allowed increase over a single Application, in megabytes. Measured with Python 3.11: 6 and 6,
+# and at night 10 and 13. When the JSON was a single string, the increase was 16 and 18.
 MORE = {"argocd": scale(7, at_night=12), "git": scale(8, at_night=16)}
 MANIFEST = ROOT / "tekton/task/image-update/image-update.yaml"
 
 
 def scene(folder: Path, method: str, count: int) -> list[dict[str, Any]]:
-    """Return this many Applications as a real API server returns them, with 16 kB each."""
+    """Return this many Applications as a real API server would return them, with 16 kB each."""
     items = applications(count, count)
     paths = [target(item["metadata"]["name"]) for item in items]
     repo = bare_repo(folder, dict.fromkeys(paths, KUSTOMIZATION), name=f"{count}.git")
@@ -53,7 +51,7 @@ def most(folder: Path, method: str, output: str, count: int) -> float:
         argv = ["status", "--applications", "cluster", "--kubeconfig", str(config)]
         argv += ["--allow-protocol", "file", "--output", output]
         pipe = subprocess.PIPE
-        # This must be a new process, because a forked process begins with its parent's memory.
+        # This must be a new process, because a forked process starts with its parent's memory.
         with (
             subprocess.Popen(
                 [command(), *argv], stdout=pipe, stderr=pipe, env=clean_environment(folder)
@@ -77,4 +75,4 @@ def test_many_applications_need_little_more_memory_than_one(
     assert many - few < MORE[method], said
     requested = re.search(r"requests: {cpu: 50m, memory: (\d+)Mi}", MANIFEST.read_text())
     assert requested
-    assert many < 0.85 * int(requested[1]) * 1024 * 1024 / 1e6, said  # room for later versions
+    assert many < 0.85 * int(requested[1]) * 1024 * 1024 / 1e6, said  # headroom for later versions

@@ -1,5 +1,5 @@
-"""One event from the command line to the remote branch: what lands, what is reported, and what
-stops it.
+"""Single events from the command line to the remote branch: what lands, what is reported, and what
+prevents an update.
 """
 
 import json
@@ -30,7 +30,7 @@ from support import (
 from support.runs import run, wait_until
 
 P = "argocd-image-updater.argoproj.io/"
-application = partial(runs.application, write_back_target="")  # updates go to the override file
+application = partial(runs.application, write_back_target="")  # updates the override file
 KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
 WEB = "ghcr.io/acme/web"
 # An update hook that lands somebody else's commit while ours is being received.
@@ -235,7 +235,7 @@ def test_a_rerun_reports_the_existing_commit(tmp_path: Path) -> None:
     assert first == (git(repo, "rev-parse", "main"), "true", "main", "2 updated")
     assert results() == (first[0], "false", "main", "2 current")
     assert results("--application", "b")[:2] == (first[0], "false")
-    commit(repo, {"other": "1\n"})  # then the last commit is somebody else's
+    commit(repo, {"other": "1\n"})  # afterwards, the last commit is somebody else's
     assert results()[:2] == ("", "false")
 
 
@@ -284,7 +284,7 @@ def test_the_newest_admitted_tag_of_a_build_is_chosen(tmp_path: Path) -> None:
         ("apps/a/.argocd-source-a.yaml", f"kustomize:\n  images:\n  - {WEB}@{{0}}\n"),
     ],
 )
-def test_a_digest_without_a_tag_is_not_rewritten_for_the_same_digest(
+def test_a_digest_without_a_tag_is_not_rewritten_if_it_is_the_same(
     tmp_path: Path, path: str, text: str
 ) -> None:
     digest = "sha256:" + "c" * 64
@@ -581,8 +581,8 @@ def test_sigterm_leaves_no_temporary_files(tmp_path: Path) -> None:
 
 
 def test_an_update_is_decided_again_if_the_branch_moves_during_the_push(tmp_path: Path) -> None:
-    """A hook moves the branch during our first push. The second attempt decides again on the new
-    tip.
+    """A hook moves the branch during our first push. The second attempt decides again, based on the
+    new tip.
     """
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"

@@ -1,4 +1,4 @@
-"""The test helpers do what the tests rely on."""
+"""The test helpers do what tests rely on them to do."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_each_commit_follows_the_previous_commit(tmp_path: Path) -> None:
     assert git(repo, "ls-tree", "--name-only", "main") == "a"
 
 
-def test_no_machine_settings_reach_the_tests(tmp_path: Path) -> None:
+def test_settings_of_the_machine_do_not_reach_the_tests(tmp_path: Path) -> None:
     known = {"IMAGE_UPDATE_REGISTRY_CHECK"}  # set by us, so that no test queries a real registry
     of_a_host = ("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_")
     assert not [name for name in set(os.environ) - known if name.startswith(of_a_host)]

@@ -1,4 +1,4 @@
-"""`tag-order` in whole runs, on a branch in memory: annotations, config, scans, holds, and
+"""`tag-order` in whole runs on an in-memory branch: annotations, config, scans, holds, and
 rollbacks.
 """
 
@@ -18,7 +18,7 @@ OLD, NEW, NEWEST = "main-a91b7e2-99", "main-04cc1f0-100", "main-0000000-101"
 def tracking(
     tag: str, strategy: str = "alphabetical", config: str = "", **annotations: Any
 ) -> Story:
-    """Return the story of an Application that has this tag, in a repository with this config."""
+    """Return the story of an Application with this tag, in a repository with this config."""
     found = story(strategy, **annotations)
     found.branch = Branch({target("a"): KUSTOMIZATION.replace("1.0.0", tag)})
     if config:
@@ -47,7 +47,9 @@ def test_a_tag_order_in_annotations_or_the_config_applies_to_events_and_scans(
 
 
 def test_a_tag_order_in_the_config_finds_versions_in_prefixed_tags() -> None:
-    """The rules would refuse such a tag before Git is read, so the config has to be read first."""
+    """Without the config's tag order, the rules would refuse such a tag before Git is read, so the
+    config has to be read first.
+    """
     one = tracking(
         "release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2"
     )
@@ -58,7 +60,7 @@ def test_a_tag_order_in_the_config_finds_versions_in_prefixed_tags() -> None:
     assert one.value == "release-1.2.11"
 
 
-def test_an_annotation_wins_over_the_config_and_the_first_rule_over_the_top_level() -> None:
+def test_an_annotation_overrides_the_config_and_the_first_rule_the_top_level() -> None:
     rule = f"{in_config('numeric')}rules:\n- match: {{applications: [a]}}\n  tagOrder: '{BUILDS}'\n"
     assert tracking(OLD, config=rule).event(NEW) == ("update", "admitted")
     assert tracking(OLD, config=rule, **{"web.tag-order": "alphabetical"}).event(NEW) == (

@@ -1,4 +1,4 @@
-"""Untrusted text, made safe to print."""
+"""Untrusted text that is made safe to print."""
 
 import json
 from typing import Any
@@ -92,7 +92,7 @@ def test_unprintable_characters_are_replaced_with_spaces() -> None:
     assert blanked("a\x1b[2Jb\r\nc\u202ed") == "a [2Jb  c d"
 
 
-def test_text_is_joined_into_one_line() -> None:
+def test_multiline_text_is_joined_into_one_line() -> None:
     assert one_line("  a\x1b[2Jb\r\n\tc\u202ed ") == "a [2Jb c d"
 
 
@@ -124,7 +124,7 @@ def test_text_is_joined_into_one_line() -> None:
         ("https://h:8443/x or me@b.example/c", "https://h:8443/x or me@b.example/c"),
     ],
 )
-def test_logins_in_urls_within_a_text_are_removed(text: str, shown: str) -> None:
+def test_logins_are_removed_from_urls_within_a_text(text: str, shown: str) -> None:
     assert without_logins(text) == shown
 
 

@@ -1,5 +1,5 @@
-"""Threads end before an error is raised, results are in the order of their items, and threads must
-end soon after a signal.
+"""Threads finish before an error is raised, results are in the order of the items, and threads must
+finish soon after a signal.
 """
 
 import threading
@@ -58,7 +58,7 @@ def test_after_a_signal_no_work_starts_and_hanging_threads_are_abandoned(
 
     def stopped(thread: threading.Thread, timeout: float | None = None) -> None:
         if timeout is None:
-            raise shutdown.Stopped  # which a signal handler raises in the main thread
+            raise shutdown.Stopped  # a signal handler raises this in the main thread
         waited.append(timeout)
         join(thread, timeout)
 
@@ -71,11 +71,11 @@ def test_after_a_signal_no_work_starts_and_hanging_threads_are_abandoned(
         in_threads(work, range(9), 2)
     gate.set()
     assert (len(waited), len(begun)) == (2, 2)
-    assert sum(waited) < threads._TIDYING + 0.1  # the limit is for all of them together
+    assert sum(waited) < threads._TIDYING + 0.1  # the limit applies to all threads together
 
 
 def test_threads_have_less_than_two_seconds_to_finish_after_a_signal() -> None:
-    """Git is killed early enough that the threads still have time to clean up."""
+    """Git is killed early enough for the threads to have time to clean up."""
     assert processes._PATIENCE + processes._SLICE < threads._TIDYING < 2
 
 
@@ -93,7 +93,7 @@ def test_a_value_is_created_only_once_for_many_threads() -> None:
 
 
 def test_a_slow_value_does_not_block_other_values() -> None:
-    """A single lock for all values used to be held during a login, so every other client had to
+    """Previously, a single lock for all values was held during a login, so all other clients had to
     wait.
     """
     gate, asking = threading.Event(), threading.Event()
@@ -117,7 +117,7 @@ def test_a_slow_value_does_not_block_other_values() -> None:
     assert in_threads(work, range(2), 2) == ["answer", "known new"]
 
 
-def test_a_value_that_could_not_be_created_is_created_again() -> None:
+def test_creating_a_value_is_retried_after_a_failure() -> None:
     failures = [KeyError("x")]
 
     def make() -> str:

@@ -1,4 +1,6 @@
-"""Whole runs triggered by a registry's events: from a push to the commit, and a burst of events."""
+"""Whole runs triggered by registry events: from an image push to the commit, and a burst of
+events.
+"""
 
 import json
 import queue
@@ -21,7 +23,7 @@ FILE = ("--allow-protocol", "file", "--output", "json")
 
 
 class Listener(ThreadingHTTPServer):
-    """A webhook receiver that keeps the bodies that are posted to it."""
+    """A webhook receiver that keeps the bodies of all POST requests."""
 
     daemon_threads = True
 
@@ -44,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -59,8 +61,8 @@ def listener() -> Iterator[Listener]:
 
 @pytest.mark.servers
 def test_a_push_to_a_real_registry_becomes_a_commit(tmp_path: Path, listener: Listener) -> None:
-    """Each body from the registry starts a run, as with a trigger: the layers, the manifests, and
-    finally the index.
+    """As with a trigger, each body from the registry starts a run: those for the layers, for the
+    manifests, and finally for the index.
     """
     folder = tmp_path / "registry"
     folder.mkdir()
@@ -86,7 +88,7 @@ def test_a_push_to_a_real_registry_becomes_a_commit(tmp_path: Path, listener: Li
         )
         assert decision["candidate"] == "1.1.0"
         assert reports[-1]["images"][0]["digest"] == content.digest
-        assert passed >= 4, reports  # layers, configs, and the platforms' manifests
+        assert passed >= 4, reports  # for layers, configs, and platform manifests
 
         forged = json.dumps({"events": [_notification(registry.name, "9.9.9")]})
         more = ("--images-format", "registry", "--applications", apps, *FILE)
@@ -110,8 +112,8 @@ EVENTS = APPS // 2
 
 @pytest.mark.slow
 def test_a_burst_of_events_makes_one_commit_and_few_requests(tmp_path: Path) -> None:
-    """At night, 1,000 events for 2,000 Applications on one base: at most 10 requests to the Git
-    server.
+    """At night, 1,000 events for 2,000 Applications on one base may cause at most 10 requests to
+    the Git server.
     """
     lines = (
         f"resources: []\nimages:\n- name: ghcr.io/acme/img-{number % EVENTS}\n  newTag: 1.0.0\n"

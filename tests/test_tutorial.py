@@ -1,4 +1,4 @@
-"""The README and the tutorial show what really happens: their shell blocks are run, in order, in an
+"""The README and the tutorial show what really happens: their shell blocks are run in order in an
 empty folder.
 """
 
@@ -16,7 +16,7 @@ from support import ROOT, bare_repo, git, image_update
 from scripts.transcripts import PAGES, alike, beginning, blocks, printed, runnable
 
 pytestmark = pytest.mark.slow
-README = PAGES[0]  # its coverage is measured, because it contains the demo
+README = PAGES[0]  # coverage is measured, because the page contains the demo
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,9 @@ def test_the_shell_blocks_print_the_output_shown_on_the_page(page: Path, tmp_pat
 
 @pytest.mark.parametrize("of_git", ["1d0a3b5", "cdcebba", "1234567", "0" * 40])
 def test_every_git_commit_id_is_replaced_with_a_placeholder(of_git: str) -> None:
-    """One short ID in a thousand has no digits, and one in thirty has no letters."""
+    """One in a thousand short commit IDs contains no digits, and one in thirty contains no
+    letters.
+    """
     assert alike(f"{of_git} release web") == "ID release web"
 
 
@@ -61,7 +63,7 @@ def test_the_makefile_has_the_target_named_in_the_readme() -> None:
 
 
 def test_a_repository_in_a_local_folder_is_refused_with_a_hint(tmp_path: Path) -> None:
-    """This happens to people who skip a line of the tutorial."""
+    """This happens to people who skip a line in the tutorial."""
     (tmp_path / "web.yaml").write_text(
         "apiVersion: argoproj.io/v1alpha1\nkind: Application\n"
         "metadata:\n  name: web\n  namespace: argocd\n  annotations:\n"
@@ -73,7 +75,7 @@ def test_a_repository_in_a_local_folder_is_refused_with_a_hint(tmp_path: Path) -
 
 
 def test_the_cluster_commands_work_as_shown_on_the_page(tmp_path: Path) -> None:
-    """The commands use an API in this process, which deploys every commit as soon as a refresh is
+    """The commands use an in-process API, which deploys every commit as soon as a refresh is
     requested.
     """
     text = (ROOT / "docs" / "tutorial.md").read_text()

@@ -1,4 +1,4 @@
-"""Two Argo CDs share a repository and an Application name, but not their memory.
+"""Two Argo CD instances share a repository and an Application name, but not their memory.
 
 The decisions for each event are tested in tests/deciding/test_memory_of_two_clusters.py.
 """

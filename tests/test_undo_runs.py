@@ -42,7 +42,9 @@ def undoing(argo_cd: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
 
 
 def then(*plays: Play) -> Play:
-    """A play that uses the first of these plays for the update, and the second for the rollback."""
+    """Return a play that uses the first of these plays for the update, and the second for the
+    rollback.
+    """
     left = iter(plays)
 
     def play(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
@@ -52,8 +54,8 @@ def then(*plays: Play) -> Play:
 
 
 def nothing_to_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The failed sync has changed nothing, so the version that is now in Git again is the running
-    one.
+    """A play for a rollback that has nothing to sync: the failed sync has changed nothing, so the
+    version that is back in Git is the running one.
     """
     failed = operated("Failed", revision="b" * 40)
     states = [
@@ -100,7 +102,7 @@ def test_only_the_failing_application_is_rolled_back(tmp_path: Path, argo_cd: Ar
     ):
         assert "rolled back" in shown
         assert "failed" in shown
-    again = undoing(argo_cd)  # held: nothing is written, but the run waits for its rollout
+    again = undoing(argo_cd)  # `held`: nothing is written, but the run waits for the rollout
     assert {one["application"]: one["rule"] for one in again.json["decisions"]} == {
         "argocd/api": "same",
         "argocd/web": "superseded",
@@ -144,7 +146,7 @@ def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: Argo
 
 
 def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync has succeeded, but a busy Argo CD has not compared the Application since then."""
+    """The sync has succeeded, but a busy Argo CD has not compared the Application since."""
     done = operated(revision=tip)
     return [*unseen(one, tip), at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
 
@@ -163,7 +165,7 @@ def test_a_slow_argo_cd_does_not_cause_a_rollback(
 
 
 def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
-    """Make something happen while the run waits for the rollout."""
+    """Make something else happen while the run waits for the rollout."""
 
     class Busy(Played):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Parsing of URLs: every way to write a repository, and every way to hide a host."""
+"""URL parsing: every way to write a repository's URL, and every way to disguise a host."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ from task.urls import (
         ("https://evil/@good/", Url("https", "", "evil", "", "/@good/")),
         ("https://a@evil:b@good/", Url("https", "a@evil:b", "good", "", "/")),
         ("https://[::1/", Url("https", "", "", "", "")),
-        ("https://good\u2100evil/", Url("https", "", "", "", "")),  # ℀ becomes a/c
+        ("https://good\u2100evil/", Url("https", "", "", "", "")),  # normalization turns ℀ into a/c
         ("", Url("", "", "", "", "")),
     ],
 )
@@ -58,8 +58,10 @@ def test_any_text_can_be_split(text: str, before: str) -> None:
 
 
 @given(st.text(alphabet="abA.:@/\\?#%[]1", max_size=16))
-def test_the_host_matches_urllib3_or_is_empty(rest: str) -> None:
-    """Nothing is compared if urllib3 cannot parse the URL, because then no request is sent."""
+def test_the_host_is_the_same_as_in_urllib3_or_empty(rest: str) -> None:
+    """Nothing is compared if urllib3 cannot parse the URL, because then no request would be
+    sent.
+    """
     try:
         theirs = parse_url(f"https://{rest}").host or ""
     except LocationParseError:
@@ -195,7 +197,7 @@ def test_spellings_of_one_repository_are_recognized_as_equal(
 
 
 @pytest.mark.parametrize(
-    ("url", "normal"),  # head branch names contain its hash, so it must not change
+    ("url", "normal"),  # head branch names contain a hash of this URL, so it must not change
     [
         ("https://User@GitHub.com:443/Acme/x.git/", "https://user@github.com/acme/x"),
         ("git@GitHub.com:/Acme/x.git", "ssh://git@github.com/acme/x"),
@@ -232,7 +234,7 @@ def test_reads_host_and_path_from_every_kind_of_url(url: str) -> None:
         ("file://localhost/srv/x", "//localhost/srv/x"),
     ],
 )
-def test_a_local_url_gives_the_folder_that_git_uses(url: str, folder: str) -> None:
+def test_a_local_url_is_resolved_to_the_folder_that_git_uses(url: str, folder: str) -> None:
     assert local_folder(url) == folder
 
 

@@ -1,5 +1,5 @@
-"""`--wait` and `wait`, from the push to the end of the rollout: never a false success, and the
-cause of a failure.
+"""`--wait` and `wait`, from the push to the end of the rollout: success is never reported wrongly,
+and failures are reported with their cause.
 """
 
 import json
@@ -33,11 +33,11 @@ NEW = [f"{WEB}:1.1.0", "docker.io/library/nginx:1"]
 OLD_ONE = {"images": [f"{WEB}:1.0.0"]}
 Play = Callable[
     [dict[str, Any], str], Sequence[dict[str, Any]]
-]  # (Application, the branch's tip) → its states
+]  # maps (Application, tip of the branch) to the Application's states
 
 
 def old(one: dict[str, Any]) -> dict[str, Any]:
-    """The state before the run: an older revision, synced and healthy."""
+    """The state before the run: an older revision that is synced and healthy."""
     before = operated(revision=OLD, started=1, finished=2)
     return at(one, "Synced", "Healthy", revision=OLD, compared=3, operation=before)
 
@@ -76,7 +76,7 @@ def good(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def runs_another(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The old image still runs, because the chart does not read the key that was written."""
+    """The old image is still running, because the chart does not read the key that was written."""
     return [
         *rollout(one, tip),
         {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": OLD_ONE}},
@@ -110,7 +110,7 @@ def by_hand(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """A canary that waits for a person."""
+    """A paused canary that waits for a person."""
     canary = [
         resource(
             "Rollout", "web", "Suspended", "CanaryPauseStep", group="argoproj.io", namespace="web"
@@ -134,19 +134,19 @@ def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def unseen(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync is running, and a busy Argo CD has not compared anything since the sync began."""
+    """The sync is running, and a busy Argo CD has not compared anything since it began."""
     return rollout(one, tip)[:3]
 
 
 def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync never ends, and Argo CD has noticed that."""
+    """The sync never finishes, and Argo CD has noticed that."""
     runs = operated("Running", revision=tip, finished=None)
     now = at(one, "OutOfSync", "Healthy", revision=tip, compared=12, operation=runs, pending=True)
     return [*unseen(one, tip), now]
 
 
 class Played(dict[tuple[str, str], list[dict[str, Any]]]):
-    """Applications that roll out a branch's tip once it has moved."""
+    """Applications that roll out the tip of a branch once it has moved."""
 
     def __init__(
         self, repo: Path, plays: Mapping[str, Play], apps: Sequence[dict[str, Any]]
@@ -310,9 +310,7 @@ def test_an_unfinished_rollout_is_never_a_success(
     assert waiting(argo_cd, "--wait-timeout", "3").code == 6
 
 
-def test_a_run_waits_for_an_unchanged_version_as_well(
-    tmp_path: Path, argo_cd: ArgoCDServer
-) -> None:
+def test_a_run_also_waits_for_an_unchanged_version(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=good)
     assert run("--no-refresh", env=env(argo_cd)).code == 0
     assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
@@ -430,8 +428,8 @@ def test_a_run_waits_for_a_patched_application(argo_cd: ArgoCDServer) -> None:
 
 
 def test_a_patch_reverted_by_its_owner_exits_6(argo_cd: ArgoCDServer) -> None:
-    """The ApplicationSet restores the old spec, and the patched version's pods keep running for a
-    moment.
+    """The ApplicationSet restores the old spec, and the pods of the patched version keep running
+    for a moment.
     """
     one = versioned(live_app("web"))
     owner = {
@@ -556,8 +554,8 @@ def test_sigterm_during_the_wait_reports_the_landed_commit(
 
 
 class Controller:
-    """Argo CD's controller: it removes the refresh annotation, and plays a rollout, with the next
-    state for each request.
+    """Argo CD's controller: it removes the refresh annotation, and plays a rollout that advances
+    with each request.
     """
 
     def __init__(self, api: KubernetesApi, repo: Path, play: Play) -> None:
@@ -601,7 +599,7 @@ def out_of_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def test_a_sync_window_is_reported_before_the_push_and_ends_the_wait(tmp_path: Path) -> None:
-    """Otherwise, the wait would time out after ten minutes, with advice to wait longer."""
+    """Otherwise, the wait would time out after ten minutes with advice to wait longer."""
     repo = repository(tmp_path, "web")
     window = {"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["*"]}
     project = {
@@ -644,7 +642,7 @@ def wait(argo_cd: ArgoCDServer, *words: str, **others: Any) -> Result:
 
 
 def rolled_out(argo_cd: ArgoCDServer, folder: Path, play: Play) -> Path:
-    """Create a repository with a second commit, whose rollout is played."""
+    """Create a repository with a second commit whose rollout is played."""
     repo = played(argo_cd, folder, web=play)
     commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     return repo

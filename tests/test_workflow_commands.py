@@ -1,6 +1,4 @@
-"""Untrusted text that looks like commands for a CI system: no runner obeys it, wherever a whole run
-prints it.
-"""
+"""Untrusted text that looks like CI commands: wherever a run prints it, no runner executes it."""
 
 import itertools
 import json
@@ -38,13 +36,13 @@ FORMS = [
 ]
 LINES = [
     text for text in ATTACKS if not set(text) & set("\r\n\u2028\x1b\x07")
-]  # texts that YAML accepts in a block
+]  # texts that YAML accepts in block scalars
 SECRETS = {"s3cret", "czNjcmV0"}
 
 
 def hostile(folder: Path, turn: int) -> Path:
-    """An Application for each annotation and field, each of which has one of the texts, and an
-    Application whose file contains such lines.
+    """Write a manifest with one Application for each annotation and field that can contain one of
+    the texts, and one Application whose file contains such lines. Return the manifest's path.
     """
     repo = repository(folder, "web")
     item = f"- note: |\n    {LINES[turn]}\n  name: {WEB}\n  newTag: 1.0.0\n##[x]\n# {LINES[turn - 1]}\n"
@@ -52,7 +50,7 @@ def hostile(folder: Path, turn: int) -> Path:
     apps = [application("web", f"file://{repo}")]
     texts = itertools.islice(
         itertools.cycle(ATTACKS), turn * 3, None
-    )  # in each turn, each field gets a different text
+    )  # in each turn, every field gets a different text
     for key in [*APPLICATION_KEYS, *(f"web.{key}" for key in IMAGE_KEYS), "unknown", "web.unknown"]:
         one = application(f"a{len(apps)}", f"file://{repo}")
         one["metadata"]["annotations"][PREFIX + key] = (
@@ -73,7 +71,7 @@ def hostile(folder: Path, turn: int) -> Path:
 
 
 def _url(text: str) -> str:
-    """The text as a URL without a host, so that no host is contacted."""
+    """Return the text as a URL without a host, so that no host is contacted."""
     return text if text.startswith(("::", "#")) else f"file:///{text}"
 
 
@@ -82,8 +80,8 @@ def status(text: str) -> dict[str, Any]:
 
 
 def unheard(result: Result, env: Mapping[str, str]) -> None:
-    """Check that no runner obeys an untrusted line, and that no untrusted control character reaches
-    a terminal.
+    """Check that no runner executes an untrusted line, and that no untrusted control character
+    reaches a terminal.
     """
     for line in (*result.stdout.split("\n"), *result.stderr.split("\n")):
         ours = line.startswith(OURS) if "GITHUB_ACTIONS" in env else False
@@ -124,7 +122,7 @@ def test_text_from_a_hostile_application_is_not_executed_as_commands(
         assert output != "json" or report["decisions"] == done.json["decisions"]
         (planned,) = [one for one in report["commits"] if "argocd/web" in one["applications"]]
         assert "+  newTag: 1.1.0" in planned["diff"]
-        assert f"     {LINES[turn]}\n" in planned["diff"]  # JSON has the exact text
+        assert f"     {LINES[turn]}\n" in planned["diff"]  # JSON contains the exact text
         assert dangers(summary.read_text()) == []
         page = image_update("report", tmp_path / "report.json", "--html", env=env)
         unheard(page, {})
@@ -142,7 +140,7 @@ def test_messages_from_a_git_server_are_not_executed_as_commands(
     done = image_update(*arguments(apps, "--output", output, "--log-format", log), env=env)
     assert done.code == 4
     unheard(done, env)
-    assert "add-mask" in done.stderr  # people can read the message
+    assert "add-mask" in done.stderr  # the message remains readable for people
 
 
 @pytest.mark.parametrize("text", ["::add-mask::x", "\u00a0::x::", "a ##[x]", "a\n::error::b"])

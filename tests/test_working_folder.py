@@ -1,5 +1,5 @@
-"""The folder in which a step starts is often a checkout. Its Git configuration, broken or not, is
-not used.
+"""The folder in which a step starts is often a checkout. The checkout's Git configuration, broken
+or not, is ignored.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ HOSTILE = """\
 
 
 def checkout(folder: Path, config: str) -> Path:
-    """A folder in which a step may start."""
+    """A checkout in which a step may start."""
     (folder / "work" / ".git" / "objects").mkdir(parents=True)
     (folder / "work" / ".git" / "refs").mkdir()
     (folder / "work" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -71,7 +71,7 @@ def test_the_git_configuration_of_the_working_folder_is_ignored(
     work = checkout(tmp_path, said)
     (tmp_path / ".gitconfig").write_text(
         "[http]\n\tsslVerify = true\n"
-    )  # so that git is asked for this setting
+    )  # so that git is queried for this setting
     apps = manifest(tmp_path, application("a", repo))
     done = image_update(*arguments(apps), cwd=work, env={"HOME": str(tmp_path)})
     assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
@@ -103,8 +103,8 @@ spec: {values: {image: {repository: ghcr.io/acme/web, tag: 1.0.0}}}
 def test_a_broken_git_configuration_in_a_work_tree_that_is_read_is_a_warning(
     tmp_path: Path,
 ) -> None:
-    """Flux HelmReleases belong to the `origin` of the work tree that they are in. The Applications
-    next to them are still updated.
+    """Flux HelmReleases belong to the `origin` of the work tree that contains them. The
+    Applications next to them are still updated.
     """
     repo, work = repository(tmp_path, "a"), checkout(tmp_path, BROKEN)
     for number in (1, 2):

@@ -1,5 +1,5 @@
-"""Where a whole run writes: the path, the target, the key, and the alias, and what two entries
-share.
+"""Where whole runs write: the effects of the path, the target, the key, and the alias, and of two
+entries that share a location.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ from support.runs import KUSTOMIZATION, WEB, application, arguments, manifest, t
 BASE: dict[str, Content] = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
 
 
-# Applications that are updated in their override file.
+# An Application that is updated in its override file.
 overridden = partial(application, write_back_target="")
 
 
@@ -37,7 +37,7 @@ def override(tag: str) -> str:
     ],
 )
 @pytest.mark.parametrize("tag", ["1.0.0", "1.1.0"])
-def test_the_other_name_of_the_override_file_is_used_with_a_warning(
+def test_the_alternative_name_of_the_override_file_is_used_with_a_warning(
     tmp_path: Path, namespace: str, there: str, expected: str, tag: str
 ) -> None:
     repo = bare_repo(tmp_path, {**BASE, f"apps/a/{there}": override(tag)})
@@ -120,7 +120,7 @@ def test_two_applications_that_share_a_file_are_updated_in_one_commit(tmp_path: 
     assert result.json["commits"][0]["applications"] == ["argocd/a", "argocd/b"]
 
 
-def test_a_target_named_twice_gives_one_decision(tmp_path: Path) -> None:
+def test_a_target_named_twice_leads_to_one_decision(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
     result = call(
         tmp_path, overridden("a", repo, write_back_target="kustomization, kustomization:.")
@@ -153,7 +153,7 @@ def warnings(result: Result) -> list[str]:
     told = [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
     return [
         message for message in told if "was not compared with anything" not in message
-    ]  # a plan also has this warning
+    ]  # `plan` also issues this warning
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def test_a_misspelt_helm_key_is_warned_about_once(tmp_path: Path, key: str, near
         assert result.code == 0
         said = f"{key} is not in apps/a/values.yaml, so it is added; the file has {near}"
         assert warnings(result) == ([said] if near else [])
-    assert warnings(image_update(*arguments(apps))) == []  # the key exists now
+    assert warnings(image_update(*arguments(apps))) == []  # by now, the key exists
 
 
 @pytest.mark.parametrize(
     ("file", "value_files", "refused"),
     [
         ("values.yml", [], True),
-        ("values.yaml", [], False),  # Helm reads it by default
+        ("values.yaml", [], False),  # Helm reads this file by default
         ("prod.yaml", ["prod.yaml"], False),
         ("prod.yaml", ["/apps/a/prod.yaml"], False),
         ("prod.yaml", ["../prod.yaml"], True),
@@ -239,7 +239,7 @@ def test_a_second_image_for_the_same_value_is_an_error_and_is_not_written(
     apps = manifest(tmp_path, *applications(repo, case))
     done = image_update(command, *arguments(apps, image=BOTH)[1:])
     assert done.code == 3
-    # Among one Application's entries, `cart` comes before `web`.
+    # Within one Application, the entry `cart` comes before `web`.
     first, second = done.json["decisions"]
     written, refused = (first, second) if first["verdict"] == "update" else (second, first)
     assert (refused["verdict"], refused["rule"]) == ("error", "target")

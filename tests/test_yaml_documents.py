@@ -1,4 +1,6 @@
-"""YAML documents: what is read from them, where each begins, and limits for hostile ones."""
+"""YAML documents: what is read from them, where each one begins, and limits for hostile
+documents.
+"""
 
 import json
 import time
@@ -71,7 +73,7 @@ def test_yaml_directives_and_byte_order_marks_are_accepted() -> None:
     "between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"]
 )
 def test_concatenated_files_with_byte_order_marks_are_read(between: str) -> None:
-    """kubectl (1.32) reads both documents."""
+    """kubectl (1.32) reads both documents, too."""
     assert (
         data(APP + between + APP)
         == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}] * 2
@@ -109,8 +111,8 @@ def test_a_yaml_alias_bomb_is_read_in_linear_time() -> None:
     assert time.process_time() - start < 2
 
 
-# What `kubectl label --local -o json` (1.32) prints for these mappings in a ConfigMap. kustomize
-# differs if a key is in both mappings and is above `<<`: it keeps that key's value.
+# The output of `kubectl label --local -o json` (1.32) for these mappings in a ConfigMap. kustomize
+# differs if a key is in both mappings and precedes `<<`: it keeps that key's value.
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -137,8 +139,8 @@ def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
 
 
 def test_excessive_merge_keys_are_rejected_in_bounded_time() -> None:
-    """Each of many merge keys adds many keys, or the keys that another one has added. As in Go, a
-    mapping cannot merge itself.
+    """Each of many merge keys adds many keys, or the keys that another merge key has added. As in
+    Go, a mapping cannot merge itself.
     """
     wide = (
         "big: &big {"
@@ -184,7 +186,7 @@ def test_parsing_dumped_strings_returns_the_same_strings(value: object) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_gives_documents_or_problems(text: str) -> None:
+def test_any_text_results_in_documents_or_problems(text: str) -> None:
     for one in documents("argoproj.io\n" + text):
         assert isinstance(one.problem, str)
         assert one.line >= 1

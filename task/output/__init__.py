@@ -1,3 +1,1 @@
-"""Everything that people and programs read about a run: logs, tables, pages, metrics, and
-events.
-"""
+"""All output about a run, for people and for programs: logs, tables, pages, metrics, and events."""

@@ -1,4 +1,5 @@
-"""The `check` report as a GitLab Code Quality report, which merge requests show in their diff.
+"""Renders the `check` report as a GitLab Code Quality report, which merge requests display in their
+diffs.
 
 https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
@@ -18,8 +19,8 @@ _SEVERITIES = {"error": "major", "warning": "minor"}
 
 
 def code_quality(report: Report) -> str:
-    """Return the report as JSON: an issue for each version that was judged, and one for each
-    problem that no version's issue mentions.
+    """Return the report as JSON, with one issue for each version that was judged, and one for each
+    problem that none of those issues mentions.
     """
     covered_by_versions = {
         (decision.subscription.application.key, decision.because) for decision in report.decisions
@@ -32,7 +33,7 @@ def code_quality(report: Report) -> str:
     issues = [_issue_of_decision(decision) for decision in report.decisions]
     issues += [_issue_of_problem(problem) for problem in other_problems]
 
-    # Equal issues are numbered, because fingerprints must be unique.
+    # Identical issues are numbered, because fingerprints must be unique.
     counts = Counter[str]()
     for issue in issues:
         identity = f"{issue['location']['path']}\0{issue['description']}"
@@ -43,7 +44,7 @@ def code_quality(report: Report) -> str:
 
 
 def _issue_of_decision(judged: Judged) -> dict[str, Any]:
-    """Return the issue for the decision about a version, at the version's line."""
+    """Return the issue for the decision about a version, located at the version's line."""
     sub = judged.subscription
     versions = " → ".join(filter(None, (current(judged), judged.candidate.version)))
     sentences = (
@@ -64,7 +65,7 @@ def _issue_of_problem(problem: Problem) -> dict[str, Any]:
 
 
 def _issue(sentences: tuple[str, ...], rule: str, severity: str, place: str) -> dict[str, Any]:
-    """Return an issue, without a fingerprint.
+    """Return an issue without a fingerprint.
 
     `place` is `file:line`, or "" if it is unknown. Because GitLab requires a path and a line, an
     unknown place becomes line 1 of the repository.

@@ -1,8 +1,9 @@
-"""Creates consoles for people at a terminal, and writes to stdout, handling a closed pipe or a full
-disk.
+"""Creates consoles for interactive use, and writes to stdout in a way that handles closed pipes and
+full disks.
 
-Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first,
-because rich passes through escape sequences and characters such as U+202E, which reverse text.
+Files, pipes, and CI logs receive plain text. Untrusted text goes through `task.text.printable`
+first, because rich does not filter escape sequences, or characters that reverse text, such as
+U+202E.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ WIDEST = 160  # columns; longer lines are hard to read
 
 
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
-    """Return a console that renders results for stdout, or None if stdout gets plain text.
+    """Return a console that renders results for stdout, or None if stdout should receive plain
+    text.
 
-    Without a terminal, there is a console only if FORCE_COLOR or CLICOLOR_FORCE requests colors
-    (for CI logs that support them) and NO_COLOR is not set. The console writes to memory (see
-    `_memory_stream`).
+    If stdout is not a terminal, a console is returned only if FORCE_COLOR or CLICOLOR_FORCE
+    requests colors (for CI logs that support them) and NO_COLOR is not set. The console writes to
+    memory (see `_memory_stream`).
     """
     wants_colors = _are_colors_forced(environ) and not environ.get("NO_COLOR")
     if not wants_colors and not is_terminal(sys.stdout, environ):
@@ -37,14 +39,14 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
-    """Return the console for the log and progress, or None if a program captures the output."""
+    """Return the console for log lines and progress, or None if a program captures the output."""
     if not is_terminal(sys.stderr, environ):
         return None
     return console_of(sys.stderr, environ)
 
 
 def plain_console() -> Console:
-    """Return a console for tables in pipes and files, which uses only ASCII and no colors."""
+    """Return an ASCII-only console without colors, for tables in pipes and files."""
     return _console(
         file=_memory_stream("ascii"),
         width=120,
@@ -53,16 +55,16 @@ def plain_console() -> Console:
 
 
 def _memory_stream(encoding: str) -> TextIO:
-    """Return a stream in memory, for a console whose output is only captured.
+    """Return an in-memory stream for a console whose output is only captured.
 
-    On the real stdout, rich writes an empty string even while it captures, which fails on a full
-    disk. rich also exits if the reader of a pipe is gone.
+    With the real stdout, rich would write an empty string even while capturing, which fails on a
+    full disk. It would also exit if a pipe's reader is gone.
     """
     return TextIOWrapper(BytesIO(), encoding)
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether the stream is a terminal that supports more than plain characters."""
+    """Return whether the stream is a terminal that supports more than plain text."""
     if environ.get("TERM", "") in ("", "dumb"):
         return False
     try:
@@ -74,7 +76,7 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def _are_colors_forced(environ: Mapping[str, str]) -> bool:
     """Return whether FORCE_COLOR or CLICOLOR_FORCE requests colors even without a terminal.
 
-    "0" requests nothing.
+    The value "0" does not force colors.
     """
     for variable in ("FORCE_COLOR", "CLICOLOR_FORCE"):
         if environ.get(variable, "0") not in ("", "0"):
@@ -88,7 +90,8 @@ def console_of(
     *,
     file: TextIO | None = None,
 ) -> Console:
-    """Return a console as wide as the terminal `stream`, or 80 columns wide if that is unknown.
+    """Return a console as wide as the terminal `stream`, or 80 columns wide if its width is
+    unknown.
 
     It uses the terminal's own color palette, which is readable on light and dark backgrounds. It
     writes to `file` if that is set, else to `stream`.
@@ -109,9 +112,10 @@ def console_of(
 
 
 def _chosen_columns(environ: Mapping[str, str]) -> int:
-    """Return the width in the variable COLUMNS, or 0 if it is missing or not plausible.
+    """Return the width given by the environment variable COLUMNS, or 0 if it is missing or
+    implausible.
 
-    Interactive shells do not export this variable, so it was set on purpose.
+    Interactive shells do not export this variable, so if it is present, it was set on purpose.
     """
     columns = environ.get("COLUMNS", "")
     is_number = columns.isascii() and columns.isdigit()
@@ -122,14 +126,14 @@ def _chosen_columns(environ: Mapping[str, str]) -> int:
 
 
 def _has_colors(environ: Mapping[str, str]) -> bool:
-    """Return whether a console uses colors. NO_COLOR overrides the variables that force them."""
+    """Return whether a console uses colors. NO_COLOR overrides the variables that force colors."""
     if environ.get("NO_COLOR"):
         return False
     return _are_colors_forced(environ) or environ.get("CLICOLOR") != "0"
 
 
 def _console(**options: Any) -> Console:
-    """Return a console that prints text as it is, without interpreting anything in it."""
+    """Return a console that prints text verbatim, without interpreting any markup in it."""
     return Console(
         **options,
         markup=False,
@@ -139,15 +143,15 @@ def _console(**options: Any) -> Console:
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
-    """Write text to stdout. Return the error if writing fails, else None.
+    """Write text to stdout, and return the error if writing fails, or else None.
 
-    Text that looks like a command for a CI system is made harmless, unless `commands` says that the
-    text contains our own commands. After an error, the rest of stdout is discarded.
+    Text that looks like a CI command is made harmless, unless `commands` indicates that the text
+    contains our own commands. After an error, all further output to stdout is discarded.
     """
     if not commands:
         text = harmless(text)
-    # An untrusted name may have lone surrogates, which UTF-8 cannot encode. The surrogates are
-    # escaped as in JSON.
+    # Untrusted names may contain lone surrogates, which UTF-8 cannot encode. They are escaped as in
+    # JSON.
     data = text.encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
@@ -159,7 +163,7 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
 
 
 def say(text: str, *, commands: bool = False) -> None:
-    """Write information to stdout.
+    """Write informational text to stdout.
 
     Raises `UsageError` if writing fails, unless the reader has closed the pipe (`| head`).
     """
@@ -169,7 +173,7 @@ def say(text: str, *, commands: bool = False) -> None:
 
 
 def say_lines(parts: Iterable[str]) -> None:
-    """Write text to stdout in parts, each of which consists of whole lines. Each part is written
+    """Write text to stdout in parts, each of which consists of complete lines. Each part is written
     before the next one is created.
 
     Raises `UsageError` if writing fails, unless the reader has closed the pipe (`| head`).
@@ -183,15 +187,15 @@ def say_lines(parts: Iterable[str]) -> None:
 
 
 def unwritable(error: OSError) -> UsageError:
-    """Return the error for an unwritable stdout."""
+    """Return the error to raise if stdout is unwritable."""
     hint = "redirect stdout to a disk with free space; pushed changes are safe"
     return UsageError(f"cannot write to stdout: {error.strerror}", hint=hint)
 
 
 def abandon(stream: TextIO) -> None:
-    """Discard the rest of a broken stream.
+    """Discard all further output to a broken stream.
 
-    Otherwise Python would flush it again at exit, fail, and exit with 120.
+    Otherwise, Python would flush the stream again at exit, fail, and exit with status 120.
     """
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

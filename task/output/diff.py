@@ -1,4 +1,4 @@
-"""Creates the exact unified diff of a changeset for `plan`, as `git diff` would, and classifies
+"""Creates unified diffs of changesets for `plan`, identical to those of `git diff`, and classifies
 diff lines.
 """
 
@@ -22,9 +22,9 @@ _ESCAPES = {
 
 
 def unified_diff(before: Files, after: Files) -> str:
-    """Return the diff from `before` to `after` for all files in `after`, ordered by path.
+    """Return the unified diff from `before` to `after` for all files in `after`, ordered by path.
 
-    A file in `after` without a mode is deleted.
+    A file in `after` that has no mode is shown as deleted.
     """
     parts: list[str] = []
     for path in sorted(after):
@@ -39,7 +39,7 @@ def unified_diff(before: Files, after: Files) -> str:
         elif is_deleted:
             parts.append(f"deleted file mode {old.mode}\n")
 
-        # A tab marks the end of a name that contains spaces.
+        # As in Git, a tab marks the end of a file name that contains spaces.
         end_of_name = "\t" if " " in path else ""
         lines = diff(
             _lines(old.text if old else ""),
@@ -58,11 +58,11 @@ def unified_diff(before: Files, after: Files) -> str:
 def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
     """Yield each line of a unified diff as its kind and its text.
 
-    The kind is "file" for a line of a file's header, "hunk" for the first line of a hunk, "add",
-    "del", or "" for context.
+    The kind is "file" (part of a file's header), "hunk" (a hunk's first line), "add", "del", or ""
+    (context).
     """
     kind_by_start = {"+": "add", "-": "del", "@": "hunk"}
-    # In a hunk, a removed line may start with `--- `, like a header.
+    # Within a hunk, a removed line may start with `--- `, just like a file header.
     in_header = True
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("diff --git "):
@@ -90,9 +90,11 @@ def _path_quoted(name: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines in a file's text, each with its line feed. The last line may have none.
+    """Return the lines of a file's text, each including its line feed. The last line may not have
+    one.
 
-    As in Git, only a line feed ends a line. `str.splitlines` also splits at other characters.
+    As in Git, only a line feed ends a line, whereas `str.splitlines` also splits at other
+    characters.
     """
     *complete_lines, last_line = text.split("\n")
     lines = [line + "\n" for line in complete_lines]

@@ -1,4 +1,6 @@
-"""The log: one line for each fact, on stderr, in the format that its reader needs."""
+"""Writes the log to stderr: one line for each fact, in a format for terminals, GitHub, or
+programs.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,12 @@ class Log:
         console: Console | None = None,
     ) -> None:
         self.form = form
-        # the terminal; None if the output is captured by a program
+        # the terminal; None if a program captures the output
         self.console = console if form == "text" else None
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")
-        # a library that configures the root logger must not cause lines to be printed twice
+        # lines must not be printed twice if a library configures the root logger
         self._logger.propagate = False
         self._logger.setLevel(LEVELS[level])
         self._logger.handlers = [handler]
@@ -62,9 +64,9 @@ class Log:
         hint: str,
         place: str = "",
     ) -> None:
-        """Write a line about a problem, with its location (`where`), and the fix (`hint`).
+        """Write a line about a problem, with its location (`where`) and its fix (`hint`).
 
-        `place` is the `file:line` in the workspace to which GitHub attaches the problem.
+        `place` is a `file:line` in the workspace. GitHub attaches the problem to it.
         """
         extra = {
             "hint": hint,
@@ -75,7 +77,7 @@ class Log:
         self._logger.log(LEVELS[level], sentence, extra=extra)
 
     def notice(self, where: str, what: str, place: str) -> None:
-        """Write a line that GitHub attaches to `place`, even though there is no problem."""
+        """Write a line that is not about a problem, but that GitHub attaches to `place`."""
         extra = {
             "title": where,
             "place": place,
@@ -84,20 +86,20 @@ class Log:
         self._logger.info("%s: %s", where, what, extra=extra)
 
     def traceback(self, error: Exception) -> None:
-        """Write the traceback for a bug in our code."""
+        """Write the traceback of a bug in our own code."""
         self._logger.error("", exc_info=error)
 
 
 class TextFormatter(logging.Formatter):
     """Formats lines as `warning: what happened`, with the fix on a separate line.
 
-    An info line has no prefix.
+    Info lines have no prefix.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text, with the fix if it has one.
+        """Return the record as text, including the fix if there is one.
 
-        A traceback, which may quote untrusted text, is the same in every log format.
+        A traceback, which may quote untrusted text, looks the same in every log format.
         """
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
@@ -106,7 +108,9 @@ class TextFormatter(logging.Formatter):
         return self.line(level, record.getMessage(), hint)
 
     def line(self, level: str, sentence: str, hint: str) -> str:
-        """Return the line for a sentence, and a second line for the fix, if there is a hint."""
+        """Return the line for a sentence, followed by a second line with the fix if there is a
+        hint.
+        """
         text = printable(sentence)
         if hint:
             text = f"{text}\n  fix: {printable(hint)}"
@@ -114,15 +118,15 @@ class TextFormatter(logging.Formatter):
 
 
 class GitHubFormatter(TextFormatter):
-    """Formats lines so that GitHub's runner turns them into annotations."""
+    """Formats log lines so that GitHub's runner turns them into annotations."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return a sentence and its fix as a GitHub annotation, such as
         `::warning::what happened%0A  fix: what to do`.
 
-        The runner decodes `%` sequences and shows two lines.
+        The runner decodes `%` sequences, so it shows two lines.
         """
-        text = super().line("info", sentence, hint)  # "info", so that no level is added
+        text = super().line("info", sentence, hint)  # "info", so that no level is prepended
         return text if level == "info" else f"::{level}::{escaped(text)}"
 
     def format(self, record: logging.LogRecord) -> str:
@@ -143,19 +147,20 @@ class GitHubFormatter(TextFormatter):
         place = str(getattr(record, "place", ""))
         file, _, line_number = place.rpartition(":")
         annotation = properties(title, file, int(line_number) if file else 0)
-        # Only the first one is our own prefix: the text after it may contain the same characters.
+        # Replace only the first occurrence, our own prefix: the untrusted text may contain the same
+        # characters.
         return line.replace(f"::{level}::", f"::{level} {annotation}::", 1)
 
 
 def escaped(text: str) -> str:
-    """Escape the text of a GitHub annotation for the runner."""
+    """Escape an annotation's text for GitHub's runner."""
     return text.replace("%", "%25").replace("\n", "%0A")
 
 
 def properties(title: str, file: str = "", line: int = 0) -> str:
     """Return the properties of a GitHub annotation, such as `file=a.yaml,line=7,title=…`.
 
-    The title comes first in GitHub's list of annotations.
+    GitHub's list of annotations shows the title first.
     """
     values = {"title": title}
     if file and line:
@@ -168,7 +173,7 @@ def properties(title: str, file: str = "", line: int = 0) -> str:
 
 
 class JsonFormatter(TextFormatter):
-    """Formats each line as a JSON object, with `msg` and `fix` unmodified."""
+    """Formats each log line as a JSON object whose `msg` and `fix` are unmodified."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return a sentence and its fix as a JSON object, such as
@@ -193,9 +198,10 @@ FORMATTERS = {
 
 
 class _Stream(logging.StreamHandler[Any]):
-    """Abandons a log that can no longer be written, without stopping the run.
+    """A stream handler that gives up on a log that can no longer be written, without stopping the
+    run.
 
-    The results and the exit code still show what happened.
+    The results and the exit code still report what happened.
     """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
@@ -206,7 +212,7 @@ class _Stream(logging.StreamHandler[Any]):
 
 
 class _Terminal(_Stream):
-    """Writes log lines through rich, which moves progress lines out of the way."""
+    """A handler that writes log lines through rich, which moves progress lines out of the way."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console.file)

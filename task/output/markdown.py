@@ -1,7 +1,7 @@
-"""Renders Markdown in the layout shared by requests, comments, and summaries.
+"""Renders Markdown in the layout that pull requests, comments, and summaries share.
 
 Untrusted text is formatted as code, where Git hosts do not interpret Markdown, HTML, mentions,
-issue references, or commands (GitLab executes lines such as `/merge`).
+issue references, or commands. (GitLab executes lines such as `/merge`.)
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 class Row(NamedTuple):
     """A row in a table of builds. All of its text is untrusted."""
 
-    decision: str  # a word such as "updated"; "" if all rows have the same decision
+    decision: str  # a word such as "updated"; "" if it is the same for all rows
     application: str
     image: str
     old: str
     new: str  # "" if the version does not change
     why: str = ""
     source: str = ""  # Markdown: where the image was built
-    file: str = ""  # the file that is written
+    file: str = ""  # the file that the update writes
     fix: str = ""
     proof: str = ""  # the facts proved about the image
 
@@ -56,8 +56,8 @@ ALWAYS = (
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a Markdown table of builds with as many rows as fit in `room` characters. If rows are
-    omitted, a sentence below the table says how many.
+    """Return a Markdown table of builds with as many rows as fit into `room` characters. If rows
+    are omitted, a sentence below the table states how many.
 
     There must be at least one row.
     """
@@ -69,12 +69,12 @@ def builds(rows: Sequence[Row], room: int) -> str:
             columns.append(name)
 
     heading = [_table_line(columns), _table_line(["---"] * len(columns))]
-    room_for_sentence = 60  # about omitted rows
+    room_for_sentence = 60  # characters, for the sentence about omitted rows
     remaining = room - sum(map(len, heading)) - room_for_sentence
     lines = []
     for cells in cells_per_row:
         line = _table_line([cells[column] for column in columns])
-        remaining -= len(line) + 1  # with its line break
+        remaining -= len(line) + 1  # including its line break
         if remaining < 0:
             break
         lines.append(line)
@@ -85,7 +85,7 @@ def builds(rows: Sequence[Row], room: int) -> str:
 
 
 def _cells(row: Row) -> dict[str, str]:
-    """Return a row's cells as Markdown, by column."""
+    """Return a row's cells as Markdown, keyed by column."""
     versions = [code(version) for version in (row.old, row.new) if version]
     why = code(row.why)
     if row.fix:
@@ -103,9 +103,9 @@ def _cells(row: Row) -> dict[str, str]:
 
 
 def folded(title: str, text: str, *, html: bool = True) -> str:
-    """Return a section that a reader can expand.
+    """Return a collapsed section that the reader can expand.
 
-    If HTML is not rendered, the text appears below its title.
+    Where HTML is not rendered, the text simply appears below its title.
     """
     if not html:
         return f"**{title}**\n\n{text}"
@@ -130,11 +130,11 @@ def code(text: str) -> str:
 
 
 def link(url: str, name: str = "") -> str:
-    """Return a Markdown link to an HTTP address. The link's text is `name`, or else the end of the
+    """Return a Markdown link to an HTTP address. The link text is `name`, or else the end of the
     address.
 
-    Any other address is returned as code, because it may start a program on the reader's computer.
-    An address that is too long is returned as code, too.
+    Addresses with other schemes are returned as code, because a click might start a program on the
+    reader's computer. Addresses that are too long are returned as code, too.
     """
     if not url.startswith(("https://", "http://")):
         return code(url)
@@ -143,7 +143,7 @@ def link(url: str, name: str = "") -> str:
     if len(safe_address) > LONGEST_URL:
         return code(address)
 
-    # The last two parts of a path, with commit hashes shortened, are enough for a reader: for
+    # The last two parts of a path, with commit hashes shortened, tell the reader enough: for
     # example, `commit/0123456789ab` or `runs/42`. A full hash has 40 or 64 characters.
     _, _, host_and_path = safe_address.partition("://")
     last_parts = host_and_path.rstrip("/").split("/")[-2:]
@@ -153,7 +153,7 @@ def link(url: str, name: str = "") -> str:
 
 
 def _percent_encoded(match: re.Match[str]) -> str:
-    """Return the matched character as it is encoded in a URL."""
+    """Return the matched character, percent-encoded for a URL."""
     return "".join(f"%{byte:02X}" for byte in match[0].encode(errors="replace"))
 
 
@@ -163,19 +163,19 @@ def _table_line(cells: Sequence[str]) -> str:
 
 
 def _time(text: str) -> str:
-    """Return a time, or any other text as code, because the report may be untrusted."""
+    """Return a time as it is, and any other text as code, because the report may be untrusted."""
     return text if _TIME.fullmatch(text) else code(text)
 
 
-MOST = 20  # images, commits, waiting builds, and problems
+MOST = 20  # maximum number of images, commits, waiting builds, and problems
 
 
 def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = False) -> str:
-    """Return the report as Markdown, in at most `longest` characters: numbers first, then a table
-    of failures, holds (builds that were kept back), and changes.
+    """Return the report as Markdown, in at most `longest` characters: first the numbers, then a
+    table of failures, holds (builds that were deferred), and changes.
 
-    Decisions without a change are in a second table, which is folded (shown only on demand). Set
-    `diffs` only if everyone who reads the summary can read the repository, too.
+    Decisions without a change are in a second table, which is collapsed (shown only on demand). Set
+    `diffs` only if everyone who can read the summary can also read the repository.
     """
     shown_lines, folded_lines, title = shown_and_folded_lines(lines(report))
     images = ", ".join(code(image["reference"]) for image in report["images"][:MOST])
@@ -186,10 +186,10 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     )
     last_line = " · ".join(_circumstances(report))
 
-    # These parts are always complete. The remaining room goes first to the table, then to the
-    # folded table, and then to the diffs.
+    # These parts are never truncated. The remaining room is given first to the table, then to the
+    # collapsed table, and then to the diffs.
     complete_parts = (heading, command, commits_and_problems, last_line)
-    room_for_breaks = 6 * len("\n\n")  # after each of the six parts other than the diffs
+    room_for_breaks = 6 * len("\n\n")  # one after each of the six parts that are not diffs
     room = longest - sum(map(len, complete_parts)) - room_for_breaks
     checks = report["command"] == "check"
     rows = [_decision_row(line, with_files=checks) for line in shown_lines]
@@ -218,7 +218,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 
 def _diff_sections(report: JSON, room: int) -> list[str]:
     """Return a section for each commit with a diff. The section contains the diff, or only a line
-    about it if there is no room for the diff.
+    about the diff if there is no room for it.
     """
     sections = []
     for commit in report["commits"][:MOST]:
@@ -232,7 +232,7 @@ def _diff_sections(report: JSON, room: int) -> list[str]:
 
 def _circumstances(report: JSON) -> list[str]:
     """Return the parts of the summary's last line: the source, the pipeline run, the time, the
-    commits that `check` compares, and whether nothing was written.
+    commits that `check` compares, and a note if nothing was written.
     """
     parts = []
     if report.get("source"):
@@ -242,19 +242,19 @@ def _circumstances(report: JSON) -> list[str]:
     timings = report.get("timings")
     if timings:
         parts.append(f"as of {_time(timings['started'])}")
-    if report.get("base") and report.get("head"):  # of `check`
+    if report.get("base") and report.get("head"):  # only in `check` reports
         parts.append(f"{code(report['head'][:12])} against {code(report['base'][:12])}")
     if is_only_prediction(report):
         parts.append("nothing was written")
     return parts
 
 
-LEAST = 500  # characters; a folded table without room for any rows is omitted
+LEAST = 500  # characters; with less room, the collapsed table is omitted, because no row would fit
 
 
 def _decision_row(line: Line, *, with_files: bool) -> Row:
-    """Return the table's row for a decision. If the version does not change, the candidate that is
-    not written is shown with the image.
+    """Return the table row for a decision. If the version does not change, the candidate that was
+    not written is shown next to the image.
     """
     image = line.image if line.new else f"{line.image} {line.offered}".rstrip()
     return Row(
@@ -271,7 +271,7 @@ def _decision_row(line: Line, *, with_files: bool) -> Row:
 
 def _commit_list(report: JSON) -> list[str]:
     """Return Markdown list items for the commits, the pull requests, and the builds that were
-    waiting on a head branch.
+    waiting on head branches.
     """
     items = []
     for commit in own_commits(report):
@@ -306,11 +306,11 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:
-    """Return a folded section (shown only on demand) with a commit's diff, or only a list item if
-    the diff has more than `room` characters.
+    """Return a collapsed section with a commit's diff, or only a list item if the diff is longer
+    than `room` characters.
     """
-    # The fence is longer than any run of backticks in the diff, so that the diff cannot end the
-    # block.
+    # The fence is longer than any run of backticks in the diff, so that the diff cannot close the
+    # code block.
     longest_run = max(map(len, re.findall("`+", diff)), default=0)
     fence = "`" * max(3, longest_run + 1)
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"

@@ -1,8 +1,8 @@
 """Creates Prometheus metrics from a report: gauges for the last run, and counters that continue
-from the existing file.
+from the values in the existing metrics file.
 
-Labels do not contain Application or repository names, because each name would create a separate
-series.
+Application and repository names are not used as labels, because each name would create a separate
+time series.
 """
 
 from __future__ import annotations
@@ -56,35 +56,35 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
 _LAST_SUCCESS = "last_success_timestamp_seconds"
-_LARGEST = 1024 * 1024  # maximum bytes in a metrics file that is read; ours have about 3 KB
-_LONGEST_LINE = 500  # characters; ours have about 80
+_LARGEST = 1024 * 1024  # maximum size of a metrics file that we read, in bytes; ours are about 3 KB
+_LONGEST_LINE = 500  # characters; our lines have about 80
 
-Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
+Samples = Mapping[tuple[str, ...], float]  # keyed by the values of the family's labels
 
 
 class _Families(Collector):
-    """A collector of families that are already computed.
+    """A collector of metric families that were computed beforehand.
 
-    `prometheus_client.Counter` would add a `_created` series to each of them.
+    `prometheus_client.Counter` would add a `_created` series to each family.
     """
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self.families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Return the families."""
+        """Return the metric families."""
         return self.families
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
     """Replace the metrics file at `path` with one that includes this run, which took `seconds`.
 
-    Counters continue from the existing file, if it is readable. Raises `OSError` if the file cannot
-    be written.
+    Counters continue from the values in the existing file, if it is readable. Raises `OSError` if
+    the file cannot be written.
     """
-    path = os.path.realpath(path)  # so that a link stays a link
+    path = os.path.realpath(path)  # so that a symbolic link is kept
     text_before = ""
-    with suppress(OSError):  # the file does not exist yet, or is writable but not readable
+    with suppress(OSError):  # the file does not exist yet, or is writable but unreadable
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             text_before = read_text(path, errors="replace")
 
@@ -95,19 +95,19 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
         before=text_before,
     )
     is_pipe_or_device = os.path.exists(path) and not os.path.isfile(path)
-    if is_pipe_or_device:  # it cannot be replaced with a file
+    if is_pipe_or_device:  # a pipe or device cannot be replaced with a regular file
         with open(path, "wb") as stream:
             stream.write(generate_latest(registry))
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    # atomically, so that the node exporter never reads half a file
+    # atomically, so that the node exporter never reads a partial file
     write_to_textfile(path, registry)
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
-    """Return the metrics after a run that took `seconds` and ended at `now` (Unix time).
+    """Return the metrics text after a run that took `seconds` and ended at `now` (Unix time).
 
-    `before` is the file's previous content. Counters continue from the values in that file. Lines
+    `before` is the metrics file's previous content. Counters continue from the values in it. Lines
     that cannot be parsed are dropped.
     """
     earlier_samples = _samples_to_continue(before)
@@ -122,10 +122,10 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
 
 def _samples_of_run(report: Report, *, seconds: float, now: float) -> dict[str, Samples]:
-    """Return the samples of one run, by family, except for the time of the last success.
+    """Return the samples of one run, keyed by family, without the time of the last success.
 
-    A family is one metric, such as "runs_total". Its samples are values, each with the values of
-    the family's labels. The run took `seconds` and ended at `now` (Unix time).
+    A family is one metric, such as "runs_total". Its samples are keyed by the values of the
+    family's labels. The run took `seconds` and ended at `now` (Unix time).
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
@@ -167,7 +167,7 @@ def _families(
 ) -> list[Metric]:
     """Return the families (metrics) that have samples. Counters continue from the earlier samples.
 
-    Both parameters map each family's name to its samples, by the values of its labels.
+    Both parameters map each family's name to its samples, which are keyed by label values.
     """
     families: list[Metric] = []
     for name, (kind, description, labels) in FAMILIES.items():
@@ -184,9 +184,8 @@ def _families(
 
 
 def _samples_to_continue(text: str) -> Mapping[str, Samples]:
-    """Return the values in the previous metrics file's text from which the next file continues: the
-    counters, and the time of the last success. They are grouped by family, and then by the values
-    of the family's labels.
+    """Return the samples in the previous metrics file that the next file continues from: the
+    counters, and the time of the last success. They are keyed by family, and then by label values.
 
     Other lines are ignored.
     """
@@ -206,10 +205,10 @@ def _samples_to_continue(text: str) -> Mapping[str, Samples]:
 
 
 def _is_to_continue(name: str, sample: Sample) -> bool:
-    """Return whether the next metrics file continues from this sample of the family `name`.
+    """Return whether the next metrics file continues from this sample in the family `name`.
 
-    This is the case for counters and for the time of the last success, but not for a sample with
-    unexpected labels or an impossible value.
+    It does so for counters and for the time of the last success, but not for samples with
+    unexpected labels or impossible values.
     """
     kind, _description, labels = FAMILIES.get(name, ("", "", ()))
     is_continued = kind == "counter" or name == _LAST_SUCCESS

@@ -1,6 +1,6 @@
-"""Reports a run to a metrics file and to a CloudEvents receiver.
+"""Records a run in a metrics file, and reports it to a CloudEvents receiver.
 
-A failure here is only a warning.
+Failures here are only warnings.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Log = Callable[[str, str], None]
 def check_url(url: str, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` if `url`, the value of `--cloudevent-url`, cannot receive events.
 
-    It must be an https or http URL without credentials. With a token, it must not be an http URL of
-    another host.
+    It must be an http or https URL without credentials. If a token is set, an http URL must refer
+    to this machine.
     """
     parts = split(url)
     is_web_address = parts.scheme in ("https", "http") and parts.host != ""
@@ -56,12 +56,12 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
 
 
 def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
-    """Add this run, which took `seconds`, to the metrics file at `path`. If the file cannot be
-    written, log a warning.
+    """Add this run, which took `seconds`, to the metrics file at `path`. Log a warning if the file
+    cannot be written.
 
-    Call this inside `shutdown.shield`: a signal must not interrupt the imports or the writing.
+    Call this inside `shutdown.shield`: a signal must not interrupt the imports or the write.
     """
-    # Imported late, because prometheus_client imports an HTTP server, and few runs write metrics.
+    # Imported lazily, because prometheus_client imports an HTTP server, and few runs write metrics.
     from task.output.metrics import write_metrics  # noqa: PLC0415
 
     try:
@@ -78,11 +78,11 @@ def send_events(
     environ: Mapping[str, str],
     log: Log,
 ) -> None:
-    """Send an event to the receiver's URL for each commit that landed (that is, was pushed). If
-    that fails, log a warning.
+    """Send an event to the receiver's URL for each commit that landed (was pushed). Log a warning
+    if that fails.
 
-    Call this inside `shutdown.shield`. `source` is the pipeline run. The certificate authorities in
-    `ca_file` are trusted in addition to the system's.
+    Call this inside `shutdown.shield`. `source` is the pipeline run. The CAs in `ca_file` are
+    trusted in addition to the system's.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     events = cloud_events(report, source, now)
@@ -97,7 +97,7 @@ def send_events(
         http = _event_client(url, ca_file, environ, log)
         for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
-            # The event's ID is the same each time, so it is safe to send the event again.
+            # The event's ID does not change, so it is safe to send the event again.
             answer = http.ask(
                 "POST",
                 url,
@@ -124,7 +124,7 @@ def send_events(
 
 
 def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) -> Http:
-    """Return the HTTP client for a receiver of events, which sends the token if one is set.
+    """Return an HTTP client for the event receiver. It sends the token if one is set.
 
     Raises `OSError` if `ca_file` is unreadable.
     """
@@ -145,8 +145,8 @@ def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) 
 
 
 def _authorities(path: str) -> str:
-    """Return the certificates in a file, or in every file in a folder, as PEM text. Return "" for
-    the path "".
+    """Return the certificates in a file, or in all files in a folder, as PEM text. Return "" if the
+    path is "".
     """
     if not path:
         return ""
@@ -157,22 +157,22 @@ def _authorities(path: str) -> str:
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 
-# There is a CloudEvent 1.0 for each commit in a report, with a CDEvent (https://cdevents.dev) as
-# its data. The event type describes only what has already happened. A commit on the branch that
-# Argo CD follows is a merged change. A commit on any other branch (a pull request, `git-branch:
-# base:head`) is a proposed change. Only Argo CD can tell whether a service was upgraded.
+# Each commit in a report produces a CloudEvent 1.0 with a CDEvent (https://cdevents.dev) as its
+# data. The event type describes only what has already happened. A commit on the branch that Argo CD
+# follows is a merged change. A commit on any other branch (a pull request, `git-branch: base:head`)
+# is a proposed change. Only Argo CD knows whether a service was upgraded.
 SPEC = "0.4.1"  # the CDEvents version
 MERGED = "dev.cdevents.change.merged.0.2.0"
 PROPOSED = "dev.cdevents.change.created.0.3.0"
 MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"
 NOBODY = "urn:image-update"  # the source if the pipeline run is unknown
-_MOST = 200  # files and changes in one event, because brokers accept at most 64 KB
+_MOST = 200  # maximum files and changes in an event, because brokers accept at most 64 KB
 
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
-    """Return one event, as data for JSON, for each commit that this run pushed.
+    """Return one event, as JSON data, for each commit that this run pushed.
 
-    Commits on the memory branch, which contains holds and waiting builds, are left out. `source` is
+    Commits on the memory branch, which stores holds and waiting builds, are left out. `source` is
     the pipeline run, and `now` is RFC 3339.
     """
     events = []
@@ -185,14 +185,14 @@ def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any],
 
 
 def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
-    """Return the event for one commit, as data for JSON.
+    """Return the event for one commit, as JSON data.
 
-    A commit on the base branch is a merged change, and a commit on any other branch is a proposed
-    one. `source` is the pipeline run, and `now` is RFC 3339.
+    A commit on the base branch is a merged change. A commit on any other branch is a proposed
+    change. `source` is the pipeline run, and `now` is RFC 3339.
     """
     repo = without_login(commit.repo)
     subject = commit.pull_request or str(commit.commit)
-    # The same commit always has the same ID, so that consumers can detect duplicate events.
+    # A commit's event always has the same ID, so that consumers can detect duplicates.
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     identity = f"{commit.commit}-{place[:12]}"
 
@@ -250,9 +250,9 @@ def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[
 
 
 def _is_in_commit(decision: Decision, commit: Commit) -> bool:
-    """Return whether the commit contains the update that was decided.
+    """Return whether the commit contains this decision's update.
 
-    A decision's branches may be unknown (""). If so, they are not compared.
+    A decision's branches may be unknown (""), in which case they are not compared.
     """
     sub = decision.subscription
     if decision.verdict != "update" or sub.repo != commit.repo:

@@ -1,6 +1,4 @@
-"""Computes the status, counts, and JSON report (docs/report.md) of a run, and parses JSON
-reports.
-"""
+"""Computes a run's status, counts, and JSON report (docs/report.md), and parses JSON reports."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ HINT = "pass a file that --report or --output json wrote"
 
 def status(report: Report) -> str:
     """Return the report's status: "updated", "unchanged", "refused", or "failed"."""
-    # the exit code NOTHING_UPDATED only means that --require-update was set
+    # the exit code NOTHING_UPDATED means only that --require-update was set
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
     kind = kind_of(report.command)
@@ -70,7 +68,7 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as plain data, in the form of `schemas/report.v1.json`.
+    """Return the report as plain data that conforms to `schemas/report.v1.json`.
 
     Absent values are None; only `diff` is omitted if absent.
     """
@@ -124,9 +122,10 @@ def indented_json(data: Mapping[str, Any] | Sequence[Any]) -> str:
 
 
 def report_of(text: str) -> Mapping[str, Any]:
-    """Return the JSON report that a text contains. Raises `Malformed` if the text is not a report.
+    """Parse a text, and return the JSON report that it contains. Raises `Malformed` if the text is
+    not a report.
 
-    Unknown members are allowed, because a later version may have written the report.
+    Unknown members are allowed, because the report may come from a later version.
     """
     try:
         report = parsed_json(text)
@@ -138,7 +137,9 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 
 def current(decision: Judged) -> str | None:
-    """Return the current version in Git or in the live Application: tag, tag@digest, or digest."""
+    """Return the current version in Git or in the live Application, as tag, tag@digest, or
+    digest.
+    """
     return decision.current.version or None
 
 
@@ -154,7 +155,9 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 
 def constraint_of(sub: Subscription) -> str | None:
-    """Return an entry's constraints, all of which must be satisfied, as one string, or None."""
+    """Return an entry's constraints, all of which must be satisfied, as one string. Return None if
+    there are no constraints.
+    """
     if sub.policy.constraints:
         return " and ".join(sub.policy.constraints)
     return sub.entry.constraint or None
@@ -163,7 +166,7 @@ def constraint_of(sub: Subscription) -> str | None:
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     """Return a decision as one element of the JSON report's `decisions`.
 
-    An `Unusable` is an entry whose annotations are wrong, so parts of it are unknown.
+    An `Unusable` is an entry with invalid annotations, so parts of it are unknown.
     """
     application = decision.subscription.application
     entry = decision.subscription.entry
@@ -171,7 +174,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     if decision.proof:
         proof = {key: value or None for key, value in asdict(decision.proof).items()}
     if isinstance(decision, Unusable):
-        strategy = decision.strategy  # null, not a default, if it cannot be read
+        strategy = decision.strategy  # null, rather than a default, if the annotation is unreadable
         constraint = entry.constraint or None
         event = ""
     else:
@@ -202,8 +205,8 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
 
 
 def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
-    """Return the members of a decision's JSON about branches: its repository, its base branch, and
-    the branch that it writes (`head`).
+    """Return the JSON members that locate a decision: its repository, its base branch, and the
+    branch that it writes (`head`).
     """
     if decision.kind == "live":  # a live Application is not in Git
         return {
@@ -225,7 +228,9 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
 
 
 def head_build_as_json(waited: HeadBuildRow) -> dict[str, Any]:
-    """Return a build that waits on a head branch as one element of the JSON report's `waiting`."""
+    """Return a build that is waiting on a head branch as one element of the JSON report's
+    `waiting`.
+    """
     return {
         "application": waited.application,
         "alias": waited.alias or None,

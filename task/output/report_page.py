@@ -37,7 +37,7 @@ TIMINGS = {
     "land": "deciding and pushing",
     "follow": "refreshing and waiting",
 }
-# missing in older reports
+# absent from older reports
 LATER = {
     "timings": None,
     "waiting": (),
@@ -53,10 +53,10 @@ OF_COMMITS = {
 
 def _text(value: object) -> Markup:
     """Return a template value as HTML text, with control characters made visible. A value that is
-    already HTML (`Markup`) stays as it is.
+    already HTML (`Markup`) is returned unchanged.
 
     `#` becomes a character reference, so that Azure's runner does not execute `##vso[…]` if the
-    page is printed to the runner's log.
+    page is printed to the job log.
     """
     if isinstance(value, Markup):
         return value
@@ -77,8 +77,8 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
 def page(report: JSON) -> str:
-    """Return the HTML page for a JSON report (see `report_of`), which an older version may have
-    written.
+    """Return the HTML page for a JSON report (see `report_of`), which may come from an older
+    version.
     """
     shown_lines, folded_lines, title_of_folded = shown_and_folded_lines(lines(report))
     outcome_words = outcome(report)
@@ -102,5 +102,5 @@ def page(report: JSON) -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a page. All values are escaped."""
+    """Render a page from a template. All values are escaped."""
     return ENVIRONMENT.get_template(template).render(values)

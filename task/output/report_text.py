@@ -52,15 +52,15 @@ DIFF_STYLES = {
     "del": "red",
 }
 _NOTHING = Text("")
-AT_A_GLANCE = 10  # up to this many lines, the first line is still in view
-_REASON = 44  # minimum width of the reason column if it is next to the other columns
+AT_A_GLANCE = 10  # in a text of up to this many lines, the first line is still in view
+_REASON = 44  # minimum width of the reason column if it is beside the other columns
 
 
 def table(report: JSON, console: Console) -> str:
     """Return the JSON report as text for a console: the decisions in a table, then the commits,
     requests, and waiting builds. Only diffs can be wider than the console.
 
-    If the text is long, its first line, which contains the result, is repeated at the end.
+    If the text is long, its first line, which states the result, is repeated at the end.
     """
     first_line = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
     text = rendered(console, first_line, *_grids(report, console))
@@ -83,7 +83,7 @@ def table(report: JSON, console: Console) -> str:
 
 
 def diff_text(diff: str, console: Console | None) -> str:
-    """Return a unified diff for printing, with colors if there is a console."""
+    """Return a printable unified diff, colored if there is a console."""
     if console is None:
         return printable_lines(diff)
     with console.capture() as captured:
@@ -93,16 +93,16 @@ def diff_text(diff: str, console: Console | None) -> str:
 
 
 def rendered(console: Console, *parts: RenderableType) -> str:
-    """Return these parts as text, laid out for a console, without spaces at the ends of lines."""
+    """Return these parts as text laid out for a console, without trailing spaces."""
     with console.capture() as captured:
         console.print(Group(*parts))
-    # rich fills cells with spaces
+    # rich pads cells with spaces
     return "".join(f"{line.rstrip(' ')}\n" for line in captured.get().splitlines())
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
-    """Yield each Application's name and its decisions, in columns that are the same for all
-    Applications. Cells that do not fit side by side go below the others.
+    """Yield each Application's name and its decisions, in columns that are aligned across all
+    Applications. Cells that do not fit side by side are placed below the others.
     """
     has_unicode = console.encoding.startswith("utf")
     rows_by_app: dict[str, list[_Cells]] = {}
@@ -146,13 +146,12 @@ def _cells_of_line(line: Line, *, has_unicode: bool) -> _Cells:
 
 
 def _column_widths(rows: Sequence[_Cells], console: Console) -> list[int]:
-    """Return the widths of the columns that fit side by side in the console.
+    """Return the widths of the columns that fit side by side on the console.
 
-    These are all four columns, or all columns except the reason, or, on a narrow terminal, only the
-    verdict.
+    These are all four columns, all except the reason, or, on a narrow terminal, only the verdict.
     """
     widths = []
-    for column in range(3):  # all columns except the reason, which gets the remaining width
+    for column in range(3):  # all columns except the reason, which uses the remaining width
         cell_widths = [cell_len(cells[column].plain) for cells in rows]
         widths.append(max(cell_widths, default=0))
     remaining = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
@@ -164,7 +163,7 @@ def _column_widths(rows: Sequence[_Cells], console: Console) -> list[int]:
 
 
 def _reason(line: Line) -> Text:
-    """Return the reason, and below it the fix and the file, if there are any."""
+    """Return the reason, followed by lines with the fix and the file, if there are any."""
     reason = Text(printable(line.why))
     if line.fix:
         reason.append(f"\nfix: {printable(line.fix)}", "bold")
@@ -174,8 +173,8 @@ def _reason(line: Line) -> Text:
 
 
 def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
-    """Yield the lines about a commit: its name and place, the number of push attempts if it is not
-    1, and its files, unless there is a diff, which already shows them.
+    """Yield the lines about a commit: its name and location, the number of push attempts if there
+    was more than one, and its files, unless a diff already shows them.
     """
     name = commit_name(report, commit)
     yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
@@ -192,8 +191,8 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
 def plain(report: JSON) -> str:
     """Return the whole JSON report as plain text.
 
-    In a long log, the first or the last line is enough, because each of them has the whole result.
-    Error messages are left out, because they are in the log, along with their fixes.
+    In a long log, reading the first or the last line is enough, because each states the whole
+    result. Error messages are left out, because they are in the log, along with their fixes.
     """
     first_line = headline(report)
     all_lines = [first_line, *_decision_lines(report), *_lines_about_commits(report)]
@@ -208,8 +207,8 @@ def plain(report: JSON) -> str:
 
 
 def _decision_lines(report: JSON) -> Iterator[str]:
-    """Yield one line for each decision in a JSON report, in aligned columns: the word for the
-    verdict, the Application, the image, the version, and the reason with the file.
+    """Yield one line for each decision in a JSON report, in aligned columns: the verdict, the
+    Application, the image, the version, and the reason with the file.
     """
     rows = []
     for line in lines(report):
@@ -242,8 +241,8 @@ def _lines_about_commits(report: JSON) -> Iterator[str]:
 
 
 def commit_words(commit: JSON) -> str:
-    """Return the text that says where a commit is, such as `0123456789ab on main of
-    https://git.example/config`. It starts with the commit's page instead if that is known.
+    """Return a commit's location, such as `0123456789ab on main of https://git.example/config`. If
+    the URL of the commit's page is known, the text starts with that URL instead of the hash.
     """
     url = commit.get("url")
     if url:

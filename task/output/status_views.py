@@ -1,7 +1,7 @@
-"""Renders the result of `status` for people and programs: JSON (docs/status.md), text, a table, and
-a page.
+"""Renders the result of `status` for people and programs: as JSON (docs/status.md), text, a table,
+or a page.
 
-The text, the table, and the page use the same words. Errors and warnings are in the log.
+The text, the table, and the page use the same wording. Errors and warnings are in the log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from task.timestamps import readable
 from task.urls import without_login
 
 SCHEMA = "image-update/status/v1"
-# Number of images whose plain data is in memory at a time. With one image at a time, each
+# Number of images whose plain data is in memory at once. With one image at a time, each
 # `json.dumps` call would leave 2.6 kB for the garbage collector.
 _AT_ONCE = 100
 
@@ -58,7 +58,8 @@ def json_lines(status: Status) -> Iterator[str]:
     for start in range(0, len(status.images), _AT_ONCE):
         end = start + _AT_ONCE
         chunk = indented_json([_image_as_data(image) for image in status.images[start:end]])
-        # The chunk is a whole list. Only its elements are yielded, indented one level deeper.
+        # The JSON of a chunk is a complete list. Only its elements are yielded, indented one level
+        # deeper.
         elements = chunk.removeprefix("[\n").removesuffix("\n]")
         indented_elements = elements.replace("\n", "\n  ")
         has_next_chunk = end < len(status.images)
@@ -97,7 +98,7 @@ def _image_as_data(image_status: ImageStatus) -> dict[str, Any]:
 
 
 def _hold_as_data(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
-    """Return an image's hold (what stops its updates) as its member `hold` in the JSON status."""
+    """Return the member `hold` of an image in the JSON status: the hold that blocks its updates."""
     request = image_status.ends_with
     return {
         "reason": without_logins(hold.reason),
@@ -110,8 +111,8 @@ def _hold_as_data(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
 
 
 def _deferred_as_data(image_status: ImageStatus) -> dict[str, Any] | None:
-    """Return an image's member `deferred` in the JSON status: the build that a hold keeps back, and
-    the time since which it has been waiting.
+    """Return the member `deferred` of an image in the JSON status: the build that is waiting
+    because of a hold, and when it started to wait.
     """
     if image_status.deferred is None:
         return None
@@ -120,7 +121,7 @@ def _deferred_as_data(image_status: ImageStatus) -> dict[str, Any] | None:
 
 
 def _request_as_data(request: OpenRequest) -> dict[str, Any]:
-    """Return a pull request as an image's member `pull_request` in the JSON status."""
+    """Return the member `pull_request` of an image in the JSON status."""
     return {
         "url": request.url or None,
         "number": int(request.number) if request.number.isdecimal() else None,
@@ -144,7 +145,9 @@ def _build_as_data(build: PastBuild) -> dict[str, Any]:
 
 
 def _would_as_data(verdict: Verdict) -> dict[str, str]:
-    """Return an image's `would`: what a run would decide about the image passed to `status`."""
+    """Return the member `would` of an image in the JSON status: what a run would decide about the
+    image passed to `status`.
+    """
     return {
         "verdict": verdict.verdict,
         "rule": verdict.rule,
@@ -156,7 +159,7 @@ def _version(tag: str, digest: str) -> dict[str, str | None]:
     return {"tag": tag or None, "digest": digest or None}
 
 
-# The most important fact for each state, in the order in which people need them.
+# The most important fact for each state. The states are in order of importance.
 STATES = {
     "held": "hold", "waiting": "waits", "proposed": "request", "behind": "newest", "differs": "runs",
     "unknown": "newest", "ok": "would be",
@@ -167,7 +170,7 @@ SCOPES = {
     "image": " (this image)",
     "freeze": "",
 }
-DIGEST = 19  # enough characters of a digest to tell it from others
+DIGEST = 19  # characters of a digest, enough to distinguish it from others
 
 
 def state(image_status: ImageStatus) -> str:
@@ -198,8 +201,8 @@ def is_behind(image_status: ImageStatus) -> bool:
 
 
 def differs(image_status: ImageStatus) -> bool:
-    """Return whether all running images differ from the one in Git. Return False if either is
-    unknown.
+    """Return whether all running images differ from the one in Git. Return False if the running
+    images or the one in Git are unknown.
     """
     if not image_status.in_git.version or not image_status.live:
         return False
@@ -210,17 +213,19 @@ def differs(image_status: ImageStatus) -> bool:
 
 
 def ordered(status: Status) -> list[ImageStatus]:
-    """Return the images that may need attention first, then by Application and alias."""
+    """Return the images sorted by urgency (those that may need attention first), then by
+    Application and alias.
+    """
     states = list(STATES)
     return sorted(status.images, key=lambda image_status: states.index(state(image_status)))
 
 
 def note(image_status: ImageStatus) -> str:
-    """Return a short explanation of an image's state: the fact that its state is about, and what
-    would happen to a build, if `status` was asked about one.
+    """Return a short explanation of an image's state: the most important fact for that state, and
+    what would happen to a build if one was passed to `status`.
     """
     label_of_state = STATES[state(image_status)]
-    shown_labels = ("newest", "runs", "would be")  # the other facts are clear without their label
+    shown_labels = ("newest", "runs", "would be")  # the other facts are clear without their labels
     parts = []
     for label, text in facts(image_status):
         if label in (label_of_state, "would be"):
@@ -244,7 +249,7 @@ def says(image_status: ImageStatus) -> str:
 def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     """Yield the facts about an image as pairs of a label and a text, such as "runs" and "v1.2".
 
-    Each recent build is a separate fact, and all but the first have the label "".
+    Each recent build is a separate fact. All but the first have the label "".
     """
     yield "tracks", rules(image_status)
     yield _written_in(image_status)
@@ -272,13 +277,13 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     if image_status.would:
         yield "would be", _verdict_words(image_status.would, image_status.overridden_by)
     for number, build in enumerate(image_status.builds):
-        label = "builds" if number == 0 else ""  # one label for all builds
+        label = "builds" if number == 0 else ""  # the first build's label applies to all builds
         yield label, build_line(build)
 
 
 def _held_by(image_status: ImageStatus, hold: Hold) -> str:
-    """Return the text about the hold that stops an image's updates: why and for how long, and the
-    pull request that ends it when it is merged, if there is one.
+    """Return a text about the hold that blocks an image's updates: its reason and end, and the pull
+    request, if any, that ends the hold when merged.
     """
     reason = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
     words = f"{reason}{SCOPES[image_status.scope]}"
@@ -290,8 +295,8 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return a label and a text that say which version is written, and whether it is in Git or in
-    the live Application.
+    """Return a label and a text that state the written version, and whether it is in Git or in the
+    live Application.
     """
     if image_status.kind == "live":
         return "Argo CD", f"{says(image_status)} in the live Application"
@@ -303,7 +308,7 @@ def _written_in(image_status: ImageStatus) -> tuple[str, str]:
 
 def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
     """Return what a run would do, such as `updated: admitted: …`: a word for the verdict, its rule,
-    and its reason. If two of these are the same, the word appears only once.
+    and its reason. A word that would be repeated appears only once.
 
     `overridden_by` is the Application or alias that would write a refused image anyway.
     """
@@ -349,8 +354,8 @@ def rules(image_status: ImageStatus) -> str:
 
 
 def build_line(build: PastBuild) -> str:
-    """Return the text that describes one of an image's recent builds: its version, when and by whom
-    it was written, and the commit.
+    """Return the description of one of an image's recent builds: its version, when and by whom it
+    was written, and the commit.
     """
     version = _short_version(build.tag, build.digest)
     author = f"by {build.by}" if build.by else ""
@@ -359,8 +364,8 @@ def build_line(build: PastBuild) -> str:
 
 
 def summary(status: Status) -> str:
-    """Return a sentence with the number of images and Applications, and with the numbers of images
-    in each state, of errors, and of warnings.
+    """Return a sentence with the numbers of images, Applications, images in each state, errors, and
+    warnings.
     """
     apps = {image_status.subscription.application.key for image_status in status.images}
     states = Counter(state(image_status) for image_status in status.images)
@@ -380,9 +385,9 @@ def summary(status: Status) -> str:
 
 
 def _is_older(image_status: ImageStatus, tag: str) -> bool:
-    """Return whether a tag is older than the one in Git.
+    """Return whether a tag is older than the tag in Git.
 
-    If Git has no tag, or the rules do not admit it, no tag is older.
+    If Git contains no tag, or one that the rules do not admit, return False.
     """
     tag_in_git = image_status.in_git.tag
     policy = image_status.subscription.policy
@@ -393,10 +398,10 @@ def _is_older(image_status: ImageStatus, tag: str) -> bool:
 
 
 def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
-    """Return whether an image is the one in Git, or may be the same one.
+    """Return whether an image is, or may be, the one in Git.
 
-    Digests are compared if both are known, else tags. If they cannot be compared, the images may be
-    the same.
+    Digests are compared if both are known, and tags otherwise. If neither can be compared, the
+    images may be the same.
     """
     in_git = image_status.in_git
     if in_git.digest and image.digest:
@@ -407,7 +412,7 @@ def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
 
 
 def _short_version(tag: str, digest: str) -> str:
-    """Return `tag@digest` with a short digest, or only one of the two if the other is ""."""
+    """Return `tag@digest` with a shortened digest, or only the tag or digest if the other is ""."""
     short_digest = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
     return "@".join(filter(None, (tag, short_digest)))
 
@@ -439,7 +444,7 @@ STYLES = {
 def plain(status: Status, *, brief: bool = False) -> str:
     """Return the status as plain text: one line for each image, and a summary at the end.
 
-    Unless `brief`, the facts about each image are below its line.
+    Unless `brief`, each image's line is followed by the facts about the image.
     """
     lines: list[str] = []
     for image_status in ordered(status):
@@ -455,7 +460,7 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
     """Return the status as text for a console: one line for each image, and a summary at the end.
     No line is wider than the console.
 
-    Unless `brief`, the facts about each image are below its line.
+    Unless `brief`, each image's line is followed by the facts about the image.
     """
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     images = ordered(status)
@@ -480,8 +485,8 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
 
 
 def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
-    """Return the words of an image's line: the Application, the image, the version in Git, and, if
-    `brief`, the note, else "".
+    """Return the parts of an image's line: the Application, the image, the version in Git, and the
+    note. The note is "" unless `brief`.
     """
     return (
         image_status.subscription.application.key,
@@ -492,12 +497,12 @@ def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, st
 
 
 def _cell(text: str) -> Text:
-    """Return untrusted text as the content of a cell."""
+    """Return untrusted text as the content of a table cell."""
     return Text(printable(text))
 
 
 def _grid(rows: Sequence[tuple[Text, ...]]) -> Table:
-    """Return a table without lines or a heading, with one column for each cell of a row."""
+    """Return a table without borders or a heading, with one column for each cell in a row."""
     grid = Table.grid(padding=(0, 2))
     if rows:
         for _ in rows[0]:
@@ -514,8 +519,9 @@ PAGE_MARKS = {
 
 
 def page(status: Status) -> str:
-    """Return the HTML page of a status."""
-    # Imported late, because jinja2 uses 2 MB of a pod's memory, and most runs do not render a page.
+    """Return the status as an HTML page."""
+    # Imported lazily, because jinja2 takes up 2 MB of a pod's memory, and most runs do not render a
+    # page.
     from task.output.report_page import render  # noqa: PLC0415
 
     return render(

@@ -1,7 +1,7 @@
-"""The lines of a report for people. The text, the table, the page, summaries, and comments all use
-the same order and words.
+"""The human-readable lines of a report. Texts, tables, pages, summaries, and comments all use the
+same order and wording.
 
-JSON, results, and metrics use the verdicts' own names, because pipelines rely on them.
+JSON, results, and metrics use the verdicts' actual names instead, because pipelines rely on them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from task.errors import Exit
 from task.text import and_more, counted
 
 JSON = Mapping[str, Any]
-# The words for the verdicts, in the order in which people need them.
+# The words for the verdicts, most important first.
 VERDICTS = {
     "error": "failed",
     "defer": "held",
@@ -22,7 +22,7 @@ VERDICTS = {
     "refuse": "skipped",
     "unchanged": "current",
 }
-# The words for `check`, which does not change anything itself.
+# The words that `check` uses, because it does not change anything itself.
 CHECKED = {
     "error": "not judged",
     "refuse": "refused",
@@ -30,12 +30,12 @@ CHECKED = {
     "update": "admitted",
     "unchanged": "unchanged",
 }
-FOLDED = ("refuse", "unchanged")  # verdicts without a change, which do not require action
+FOLDED = ("refuse", "unchanged")  # verdicts that neither change anything nor require action
 OVERRIDDEN = "overridden"  # a refused version that another Application or alias writes anyway
 NOT_READ = "not read"
 NO_VERSION = "(none)"
-MOST_IMAGES = 3  # maximum number of images listed in a line
-# the rule of the warning that `--only-repository` excludes all matching Applications
+MOST_IMAGES = 3  # maximum number of images listed on one line
+# the rule of the warning for an `--only-repository` that excludes all matching Applications
 ELSEWHERE = "only-repository"
 ACTS = {
     1: "please report this defect",
@@ -52,7 +52,7 @@ AUTHOR = "for the author of the change"  # for exit code 5 of `check`
 
 
 class Line(NamedTuple):
-    """One decision, as shown to people."""
+    """A decision in human-readable form."""
 
     verdict: str
     word: str  # "updated", "would update", "proposed", …
@@ -60,7 +60,7 @@ class Line(NamedTuple):
     image: str  # `alias=image`
     old: str
     new: str  # "" if the version does not change
-    offered: str  # the candidate that is not written, if `old` stays and the run has several images
+    offered: str  # the unwritten candidate, if `old` stays and the run has several images
     rule: str
     because: str
     fix: str
@@ -68,14 +68,14 @@ class Line(NamedTuple):
 
     def version(self, arrow: str = "→") -> str:
         """Return the versions, such as `1.1 → 1.2`, or only the current version if it does not
-        change. A candidate that is not written is added as "offered".
+        change. A candidate that was not written is appended as "offered".
         """
         change = f"{self.old} {arrow} {self.new}" if self.new else self.old
         return f"{change}, offered {self.offered}" if self.offered else change
 
     @property
     def folded(self) -> bool:
-        """Whether the decision does not change anything or require action."""
+        """True if the decision neither changes anything nor requires action."""
         return self.verdict in FOLDED and self.word not in (OVERRIDDEN, CHECKED["refuse"])
 
     @property
@@ -85,20 +85,20 @@ class Line(NamedTuple):
         It starts with the rule, except for an update or a deferred build.
         """
         if self.verdict in ("update", "defer"):
-            # The line already has the word "held".
+            # The line already contains the word "held".
             return self.because.removeprefix("held").lstrip(":; ") or self.rule
         return f"{self.rule}: {self.because}"
 
 
 def lines(report: JSON) -> list[Line]:
-    """Return a line for each of the report's decisions, in the order of the verdicts in `VERDICTS`,
-    or, for `check`, in `CHECKED`: failures first. Otherwise, the report's order is kept.
+    """Return a line for each of the report's decisions, sorted by verdict in the order of
+    `VERDICTS` (or `CHECKED`, for `check`): failures first. Otherwise, the report's order is kept.
     """
     run = _run_of(report)
     order = list(CHECKED if run.checks else VERDICTS)
 
     def rank(line: Line) -> int:
-        """Return the position of a line's verdict. An unknown verdict, from a later version, comes
+        """Return the sort position of a line's verdict. Unknown verdicts, from later versions, come
         last.
         """
         return order.index(line.verdict) if line.verdict in order else len(order)
@@ -107,18 +107,18 @@ def lines(report: JSON) -> list[Line]:
 
 
 class _Run(NamedTuple):
-    """The parts of a run's report that are needed for the decisions' lines."""
+    """The parts of a run's report that are needed to describe its decisions."""
 
     dry: bool
-    checks: bool  # whether the run judges a change
+    checks: bool  # whether the command is `check`, which judges a change
     is_rollback: bool
     has_one_image: bool
-    heads: Collection[tuple[str, str]]  # the head branches with a request, as (repository, name)
-    hints: Mapping[tuple[str, str], str]  # the hints of errors, by Application and message
+    heads: Collection[tuple[str, str]]  # head branches with a pull request, as (repository, name)
+    hints: Mapping[tuple[str, str], str]  # hints for errors, keyed by Application and message
 
 
 def _run_of(report: JSON) -> _Run:
-    """Return the parts of a report that are needed for the decisions' lines."""
+    """Return the parts of a report that are needed to describe its decisions."""
     heads_with_request = set()
     for commit in report["commits"]:
         if commit["pull_request"]:
@@ -137,9 +137,9 @@ def _run_of(report: JSON) -> _Run:
 
 
 def _line_of(decision: JSON, run: _Run) -> Line:
-    """Return the line that shows a decision of this run to people."""
+    """Return the human-readable line for one of this run's decisions."""
     verdict: str = decision["verdict"]
-    shows_change = run.checks or verdict == "update"  # `check` judges changes that were made
+    shows_change = run.checks or verdict == "update"  # `check` judges existing changes
     candidate = decision["candidate"] or ""
     image = decision["image"]
     fix = ""
@@ -147,7 +147,7 @@ def _line_of(decision: JSON, run: _Run) -> Line:
         fix = run.hints.get((decision["application"], decision["because"])) or ""
     without_version = NO_VERSION if decision["target"] else NOT_READ
     old = decision["current"] or without_version
-    # A reader already knows the version of a run's only image.
+    # If a run has only one image, the reader already knows its version.
     is_candidate_known = verdict == "unchanged" or run.has_one_image
     is_candidate_current = decision["candidate"] == old
     shows_offer = not (shows_change or is_candidate_known or is_candidate_current)
@@ -167,7 +167,9 @@ def _line_of(decision: JSON, run: _Run) -> Line:
 
 
 def _file_of(decision: JSON) -> str:
-    """Return a decision's file, with the line if it is known. Older reports do not have lines."""
+    """Return a decision's file, with the line number if it is known. Older reports do not contain
+    line numbers.
+    """
     file: str = decision["file"] or ""
     line = decision.get("line")
     return f"{file}:{line}" if file and line else file
@@ -178,7 +180,7 @@ def _word_of(decision: JSON, run: _Run) -> str:
     "updated" or "would update".
     """
     verdict: str = decision["verdict"]
-    if decision.get("overridden_by"):  # older reports do not have the member
+    if decision.get("overridden_by"):  # absent from older reports
         return OVERRIDDEN
     if run.checks:
         return CHECKED.get(verdict, verdict)
@@ -199,16 +201,16 @@ def _source_words(decision: JSON) -> str:
     """Return the source of a promotion as the start of a reason, such as "from staging/web: ", or
     "" for any other decision.
 
-    Older reports do not have the member `from`.
+    Older reports do not contain the member `from`.
     """
     return f"from {decision['from']}: " if decision.get("from") else ""
 
 
 def _origin_words(decision: JSON) -> str:
-    """Return the end of a reason: the candidate's event, its proof, and who writes the image
-    anyway, as far as they are known.
+    """Return the end of a reason: the candidate's event, its proof, and what writes the image
+    anyway, as far as these are known.
 
-    Older reports do not have these members.
+    Older reports do not contain these members.
     """
     words = ""
     if decision.get("event"):
@@ -223,10 +225,10 @@ def _origin_words(decision: JSON) -> str:
 
 
 def shown_and_folded_lines(all_lines: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
-    """Return the lines to show at once, the lines to fold (to show only on demand), and the title
-    for the folded lines, such as "3 current, 1 skipped".
+    """Return the lines to show at once, the lines to collapse (show only on demand), and the title
+    for the collapsed lines, such as "3 current, 1 skipped".
 
-    If all lines could be folded, all are shown.
+    If all lines could be collapsed, all are shown at once.
     """
     shown_lines = [line for line in all_lines if not line.folded]
     folded_lines = [line for line in all_lines if line.folded]
@@ -238,7 +240,7 @@ def shown_and_folded_lines(all_lines: Sequence[Line]) -> tuple[list[Line], list[
 
 
 def problems_outside_lines(report: JSON) -> list[JSON]:
-    """Return the report's errors and warnings that no decision's line already shows."""
+    """Return the errors and warnings in the report that no decision's line already shows."""
     shown_in_lines = {
         (decision["application"], decision["because"]) for decision in report["decisions"]
     }
@@ -250,7 +252,7 @@ def problems_outside_lines(report: JSON) -> list[JSON]:
 
 
 def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
-    """Return the outcome of a run in a few words: the number of decisions with each word, and the
+    """Return a short summary of a run's outcome: the number of decisions of each kind, and the
     Applications that failed, such as `1 failed (argocd/api), 2 updated`.
 
     `named` escapes a name for the output format.
@@ -275,34 +277,34 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 
 
 def _words_for_other_commits(report: JSON, all_lines: Sequence[Line]) -> Iterator[str]:
-    """Yield words for commits that no decision's line mentions, such as the commit that `hold`
-    makes.
-    """
+    """Yield words for commits that no decision's line mentions, such as a commit made by `hold`."""
     if report["command"] == "check":
         return
     has_update = any(line.verdict == "update" for line in all_lines)
     if report["status"] == "updated" and not has_update:
         yield "would commit" if is_only_prediction(report) else "committed"
-    # older reports do not have the member
+    # absent from older reports
     if any(commit.get("rollback") for commit in report["commits"]):
         yield "rolled back"
 
 
 def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
-    """Return the number of errors, and their Applications, such as `2 errors (argocd/api)`."""
+    """Return the number of errors, and the Applications they affect, such as `2 errors
+    (argocd/api)`.
+    """
     applications = dict.fromkeys(error["application"] for error in errors if error["application"])
     names = _in_brackets(applications, named) if applications else ""
     are_about_rollouts = all(error["rule"] == "rollout" for error in errors)
     if are_about_rollouts:
-        # an Application may have two errors, if its rollout and its rollback failed
+        # an Application has two errors if both its rollout and its rollback failed
         return f"{counted(len(applications), 'failed rollout')}{names}"
     return f"{counted(len(errors), 'error')}{names}"
 
 
 def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> str:
-    """Return Applications' names in brackets. `named` escapes a name for the output.
+    """Return Application names in brackets. `named` escapes a name for the output format.
 
-    If there are many, only the first ones are named.
+    If there are many Applications, only the first few are named.
     """
     names = [named(application) for application in applications]
     return f" ({and_more(names)})"
@@ -310,7 +312,7 @@ def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> st
 
 def headline(report: JSON) -> str:
     """Return the summary line: the command, its images (or else its Applications), the outcome, the
-    exit code, and who has to act.
+    exit code, and who needs to act.
     """
     subjects = [image["reference"] for image in report["images"]]
     if not subjects:
@@ -331,10 +333,10 @@ def proof_words(decision: JSON) -> str:
 
 
 def exit_words(report: JSON) -> str:
-    """Return the exit code, and who has to act, such as `exit code 4 (for the platform team)`.
+    """Return the exit code, and who needs to act, such as `exit code 4 (for the platform team)`.
 
-    The result is "" for success, because an output that cannot be written may still fail the run.
-    It is also "" for older reports, which do not have an exit code.
+    The result is "" for success, because the run may still fail if an output cannot be written. It
+    is also "" for older reports, which do not contain an exit code.
     """
     code = report.get("exit_code")
     if not code:
@@ -347,27 +349,27 @@ def exit_words(report: JSON) -> str:
 
 
 def own_commits(report: JSON) -> Iterator[JSON]:
-    """Yield the run's commits, or the commits that it would create.
+    """Yield the commits that the run created or would create.
 
     For a commit from a different run, only the request is shown.
     """
     for commit in report["commits"]:
         is_prediction = commit["commit"] is None
-        # null for a commit from a different run; older reports do not have the member
+        # null for a commit from a different run; absent from older reports
         is_own = commit.get("through", "") is not None
         if is_prediction or is_own:
             yield commit
 
 
 def requests(report: JSON) -> list[str]:
-    """Return the URLs of the requests."""
+    """Return the URLs of the report's pull requests."""
     urls = [commit["pull_request"] for commit in report["commits"]]
     return list(dict.fromkeys(filter(None, urls)))
 
 
 def waiting_words(waited: JSON) -> str:
-    """Return the build that was waiting on a head branch (which a pull request proposes) before the
-    run, and what happened to that build.
+    """Return a description of a build that was waiting on a head branch (the branch of a pull
+    request) before the run, and of what happened to that build.
     """
     version = waited["tag"] or waited["digest"]
     words = (waited["application"], waited["alias"], version)
@@ -377,17 +379,17 @@ def waiting_words(waited: JSON) -> str:
 
 
 def is_only_prediction(report: JSON) -> bool:
-    """Return whether a report only predicts what would happen, and nothing was written."""
+    """Return whether a report only predicts what would happen, because nothing was written."""
     if "dry_run" in report:
         return bool(report["dry_run"])
-    # older reports do not have the member
+    # absent from older reports
     has_prediction = any(commit["commit"] is None for commit in report["commits"])
     return report["command"] == "plan" or has_prediction
 
 
 def commit_name(report: JSON, commit: JSON) -> str:
-    """Return the name of what the run did on a branch: "commit", "rollback commit", "would commit",
-    or "nothing left" if the memory branch (the one with the state files) is empty and is therefore
+    """Return a name for what the run did on a branch: "commit", "rollback commit", "would commit",
+    or "nothing left" if the memory branch (which stores the state files) became empty and was
     deleted.
     """
     if not commit["commit"]:
@@ -396,7 +398,7 @@ def commit_name(report: JSON, commit: JSON) -> str:
 
 
 def nothing_decided(report: JSON) -> str:
-    """Return the outcome of a run that made no decisions, in a few words."""
+    """Return a short summary of the outcome of a run that made no decisions."""
     if report["command"] == "check" and report["status"] != "failed":
         return "no tracked version has changed"
     if report["status"] == "failed" or not report["images"]:

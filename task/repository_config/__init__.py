@@ -1,3 +1,1 @@
-"""`.image-update/config`: a GitOps repository's rules for commits, requests,
-and freezes.
-"""
+"""`.image-update/config`: a GitOps repository's rules for commits, pull requests, and freezes."""

@@ -1,8 +1,8 @@
-"""The content of `.image-update/config`, and how it applies to a subscription.
+"""The contents of `.image-update/config`, and how they apply to subscriptions.
 
 Pure code: `reading.py` reads the file.
 
-Freezes are periods without deployments, in the notation of Argo CD's sync windows.
+Freezes are periods without deployments, written in the notation of Argo CD's sync windows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXAMPLE = '"0 18 * * 5" is 18:00 every Friday: minute, hour, day, month, day of
 
 
 def schedule(text: str) -> str:
-    """Return a window's schedule, such as `0 18 * * 5`, after checking its syntax.
+    """Check the syntax of a window's schedule, such as `0 18 * * 5`, and return the schedule.
 
     Raises `Malformed` if it does not have five valid fields.
     """
@@ -49,7 +49,10 @@ def schedule(text: str) -> str:
 
 
 def seconds_of(text: str) -> int:
-    """Return the seconds in a duration such as `62h`, `1h30m`, or `3d`. Raises `Malformed`."""
+    """Return the seconds in a duration such as `62h`, `1h30m`, or `3d`.
+
+    Raises `Malformed` for other text.
+    """
     match = _DURATION.fullmatch(text)
     seconds = 0
     if match:
@@ -65,9 +68,9 @@ def seconds_of(text: str) -> int:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
-    """Return the time zone with that name. Raises `Malformed`."""
+    """Return the time zone with this name. Raises `Malformed` if there is none."""
     if _ZONE.fullmatch(name):
-        # `ZoneInfo` raises `OSError` for a folder of zones, such as `Europe`.
+        # `ZoneInfo` raises `OSError` for the name of a folder of zones, such as `Europe`.
         with suppress(ZoneInfoNotFoundError, ValueError, OSError):
             return ZoneInfo(name)
     raise Malformed(
@@ -77,7 +80,8 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
-    """Return the start and end of the window that contains `now`, or None if there is none.
+    """Return the start and end of the window that contains `now`, or None if there is no such
+    window.
 
     A window starts at each time that matches `schedule`, and lasts for `seconds`. Times are RFC
     3339, in UTC.
@@ -87,21 +91,21 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     duration is elapsed time, regardless of clock changes.
     """
     current_time = epoch_seconds(now)
-    one_duration_earlier = current_time - seconds  # a window that started then ends now
-    # Search forward for the first window that has not ended: a backward search that starts in the
-    # second occurrence of a repeated hour would miss the first.
+    one_duration_earlier = current_time - seconds  # a window that started at this time ends now
+    # Search forward for the first window that has not ended. A backward search that started in the
+    # second occurrence of a repeated hour would miss a window in the first.
     first_start: float | None = None
     for start in _start_times(schedule, zone, one_duration_earlier):
-        if start > one_duration_earlier:  # in a repeated hour, the search may begin before it
+        if start > one_duration_earlier:  # in a repeated hour, the search may begin earlier
             first_start = start
             break
     if first_start is None or first_start > current_time:
         return None
 
-    # If windows overlap, take the last one, because it ends last. Search backward for it: there may
-    # be many between the first and now.
+    # If windows overlap, choose the latest one, because it ends last. Search backward for it,
+    # because many windows may have started since the first one.
     last_start = first_start
-    just_after_now = current_time + 1  # a window may start right now
+    just_after_now = current_time + 1  # so that a window that starts right now is found
     for start in _start_times(schedule, zone, just_after_now, reverse=True):
         if start <= current_time:
             last_start = max(first_start, start)
@@ -113,7 +117,7 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
 def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
     """Return the start of the next window.
 
-    Returns "" if no window starts within fifty years. The time is RFC 3339, in UTC.
+    Return "" if no window starts within fifty years. The time is RFC 3339, in UTC.
     """
     current_time = epoch_seconds(now)
     starts = _start_times(schedule, zone, current_time)
@@ -131,18 +135,19 @@ def _start_times(
     """Return an iterator over the times (in Unix seconds) that match a schedule: the times after
     `at`, or, if `reverse`, the times before it, latest first.
 
-    It ends if no further time matches within fifty years. If `at` is in the second occurrence of a
-    repeated hour, the first time may be in the first occurrence, which is before `at`.
+    The iterator ends if no further time matches within fifty years. If `at` is in the second
+    occurrence of a repeated hour, the first result may be in the first occurrence, which is before
+    `at`.
     """
     starts = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    # A day must match both day fields if either one is `*`; otherwise, matching one of them is
-    # enough. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as `*`. In Debian's cron,
-    # which CronSim follows, it does.
+    # If either day field (day of month, day of week) is `*`, a day must match both fields.
+    # Otherwise, one match is enough. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as
+    # `*`. In Debian's cron, which CronSim follows, it does.
     _minute, _hour, day, _month, weekday = schedule.split()
     day_items = [*day.split(","), *weekday.split(",")]
     has_star = any(_ANY.fullmatch(day_item) for day_item in day_items)
     starts.day_and = has_star
-    # Return timestamps, because within one zone, `datetime` would compare local times.
+    # Return timestamps, because `datetime` objects in the same zone are compared by local time.
     return (start.timestamp() for start in starts)
 
 
@@ -157,26 +162,26 @@ class NameGlob:
 
     @property
     def whole(self) -> bool:
-        """Whether the glob is for full names such as `namespace/name`."""
+        """True if the glob is for full names such as `namespace/name`."""
         return "/" in self.text
 
     def fits(self, *names: str) -> bool:
-        """Return whether the glob matches one of these names completely."""
+        """Return whether the glob matches at least one of these names in full."""
         return any(self.pattern.match(name) for name in names)
 
 
 @dataclass(frozen=True)
 class PathGlob:
-    """A glob for paths: `*` matches within a folder or file name,
-    and `**` matches any number of folders.
+    """A glob for paths: `*` matches any part of a single folder or file name, and `**` matches any
+    number of folders.
 
-    A glob that matches a folder matches everything in it.
+    A glob that matches a folder also matches everything in it.
     """
 
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Return whether the glob matches a path (relative to the repository's root) or one of the
+        """Return whether the glob matches a path (relative to the repository root) or one of the
         path's parent folders.
 
         For example, `apps/*` matches `apps/web/values.yaml`, because it matches the folder
@@ -184,11 +189,11 @@ class PathGlob:
         """
         end = len(self.parts)
         names = [name for name in path.split("/") if name not in ("", ".")]
-        # Each position is a number of parts that the names so far may have matched. There can be
-        # several, because `**` matches any number of names.
+        # Each position is a number of glob parts that the path's names so far may have matched.
+        # There can be several positions, because `**` matches any number of names.
         positions = self._with_next({0})
         for name in names:
-            if end in positions:  # all parts have matched a parent folder
+            if end in positions:  # the whole glob has matched a parent folder
                 return True
             next_positions = set()
             for position in positions:
@@ -201,7 +206,7 @@ class PathGlob:
         return end in positions
 
     def _with_next(self, positions: set[int]) -> set[int]:
-        """Return these positions in `parts`, and the position after each `**` among them, because
+        """Return these positions in `parts`, plus the position after each `**` among them, because
         `**` may match zero folders.
         """
         positions_after_stars = set()
@@ -231,15 +236,15 @@ def path_glob(text: str) -> PathGlob:
 
 
 PATH = ".image-update/config"
-# file names that people may expect to be read
+# file names that people may mistake for the config's
 MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))
 
 
 @dataclass(frozen=True)
 class Match:
-    """The subscriptions that a rule or freeze applies to.
+    """Selects the subscriptions that a rule or freeze applies to.
 
-    In every list that is set, at least one glob must match.
+    In each list of globs that is set, at least one glob must match.
     """
 
     applications: tuple[NameGlob, ...] = ()
@@ -263,7 +268,8 @@ def _admit_application(globs: Sequence[NameGlob], app: Tracker) -> bool:
     """Return whether at least one of the globs matches the Application. Without globs, every
     Application matches.
 
-    A glob with a slash is compared with `namespace/name`, and any other with the name alone.
+    A glob with a slash is matched against `namespace/name`, and any other glob against the name
+    alone.
     """
     if not globs:
         return True
@@ -275,7 +281,7 @@ def _admit_application(globs: Sequence[NameGlob], app: Tracker) -> bool:
 
 
 def _admit(globs: Sequence[NameGlob | PathGlob], *names: str) -> bool:
-    """Return whether at least one of the globs matches one of the names, or there are none."""
+    """Return whether at least one of the globs matches one of the names, or there are no globs."""
     if not globs:
         return True
     return any(glob.fits(*names) for glob in globs)
@@ -307,16 +313,16 @@ class Freeze:
 
 @dataclass(frozen=True)
 class RepositoryConfig:
-    """The content of the whole config file."""
+    """The contents of the whole config file."""
 
     wishes: Wishes = Wishes()
     rules: tuple[Rule, ...] = ()
     freezes: tuple[Freeze, ...] = ()
     templates: tuple[
         tuple[str, int], ...
-    ] = ()  # commit message templates: each path, and the first config line that uses it
+    ] = ()  # commit message templates: each path, with the first config line that refers to it
     memory_signers: Demand | None = None  # public keys that may sign the memory branch
-    refused: tuple[str, ...] = ()  # the order rules for which `check` fails instead of warning
+    refused: tuple[str, ...] = ()  # the order rules that make `check` fail instead of warn
 
 
 NO_CONFIG = RepositoryConfig()
@@ -326,12 +332,12 @@ Changed = Callable[[Subscription], Collection[str]]  # the files that an update 
 
 
 def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Changed` is called
-    """Return no files: only the target itself is considered."""
+    """Return no files, so that only the target itself is considered."""
     return ()
 
 
 def for_some_paths(config: RepositoryConfig) -> bool:
-    """Return whether a rule or freeze applies only to some paths."""
+    """Return whether any rule or freeze applies only to certain paths."""
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
     return any(part.match.paths for part in parts)
 
@@ -342,12 +348,11 @@ def governed(
     now: str,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions with the settings that the config applies to them at the time `now`.
+    """Return the subscriptions with the settings that the config assigns to them at the time `now`.
 
     A subscription is one image of one Application. A setting that requires a pull request or a
-    digest always wins over a setting that does not. An update may change several files, so rules
-    and freezes are checked for each of them, and the strictest ones apply to the whole
-    subscription.
+    digest always overrides one that does not. An update may change several files, so rules and
+    freezes are checked for each of them, and the strictest ones apply to the whole subscription.
     """
     active_freezes = in_force(config.freezes, now)
     known_wishes = _KnownWishes(config)
@@ -363,12 +368,12 @@ def _governed_one(
     known_wishes: _KnownWishes,
     active_freezes: Sequence[tuple[Match, Hold]],
 ) -> Subscription:
-    """Return one subscription with the settings that the config applies to it (see `governed`).
+    """Return one subscription with the settings that the config assigns to it (see `governed`).
 
     `sub_per_file` contains the subscription itself, and then a copy for each other file that an
     update changes (see `_with_files`). Wishes are the config's settings for a subscription.
     """
-    sub = sub_per_file[0]  # the target's
+    sub = sub_per_file[0]  # the one for the target
     wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
     wishes_of_target = wishes_per_file[0]
     wishes = wishes_of_target
@@ -402,7 +407,7 @@ def last_to_end(freezes: Iterable[Hold]) -> Hold | None:
 
 
 def _demands_of_all(all_wishes: Iterable[Wishes]) -> tuple[Demand, ...]:
-    """Return all proofs that the config requires, without duplicates."""
+    """Return all proofs that these wishes require, without duplicates."""
     demands: list[Demand] = []
     for wishes in all_wishes:
         demands += [demand for demand in (wishes.signatures, wishes.provenance) if demand]
@@ -417,7 +422,7 @@ def _with_files(
     """Return the subscription itself, and a copy of it for each other file that an update changes,
     with that file as its path.
 
-    The copies are only needed if rules or freezes apply to some paths.
+    Copies are made only if rules or freezes apply to certain paths.
     """
     if not for_some_paths(config):
         return (sub,)
@@ -429,8 +434,8 @@ def _writes_of_all(
     sub_per_file: Sequence[Subscription],
     wishes_per_file: Sequence[Wishes],
 ) -> tuple[Writes, ...]:
-    """Return where the config allows an update to write: the permission for the target, and for
-    each other changed file whose permission differs.
+    """Return the config's write permissions for an update: that for the target, and those for other
+    changed files whose permissions differ.
 
     `sub_per_file` contains a subscription for the target, and then one for each other file (see
     `_with_files`). `wishes_per_file` contains the config's settings for each of them.
@@ -445,7 +450,7 @@ def _writes_of_all(
 
 
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
-    """Return the paths of the public keys in these wishes."""
+    """Return the paths of the public keys that these wishes refer to."""
     paths: list[str] = []
     for demand in _demands_of_all(wishes):
         paths += demand.keys
@@ -457,9 +462,9 @@ def also_limited(
     config: RepositoryConfig,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions, each with additional limits for where it may be written.
+    """Return the subscriptions, each with additional limits on where it may be written.
 
-    The limits are from `config`, which is another branch's config.
+    The limits come from `config`, the config of another branch.
     """
     known_wishes = _KnownWishes(config)
     limited_subs = []
@@ -480,13 +485,14 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
     """
     if not any(rule.match.paths for rule in config.rules):
         return
-    # The keys' texts are not part of the comparison, because the config has only the keys' paths.
+    # The comparison ignores the contents of the public keys, because the config contains only the
+    # keys' paths.
     applied_demands = {replace(demand, texts=()) for demand in sub.demands}
     config_without_freezes = replace(config, freezes=())
     for path in paths:
-        # without freezes, the time ("") does not matter
+        # without freezes, the time does not matter, so it is ""
         (sub_of_file,) = governed([replace(sub, path=path)], config_without_freezes, "")
-        # `governed` never removes a requirement, so any difference is stricter
+        # `governed` never removes a requirement, so any difference means stricter rules
         has_stricter_rules = (
             sub_of_file.pull_request != sub.pull_request
             or sub_of_file.policy.pin_digest != sub.policy.pin_digest
@@ -502,7 +508,7 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
 
 
 class _KnownWishes:
-    """Cached wishes for subscriptions. Thousands of subscriptions share a few sets of rules."""
+    """A cache of wishes for subscriptions: thousands of subscriptions share a few sets of rules."""
 
     def __init__(self, config: RepositoryConfig) -> None:
         self._config = config
@@ -511,7 +517,7 @@ class _KnownWishes:
     def of(self, sub: Subscription) -> Wishes:
         """Return the wishes (the config's settings) for a subscription.
 
-        Earlier rules win over later ones, and rules win over the settings for the whole file.
+        Earlier rules override later ones, and rules override the file's top-level settings.
         """
         rules = self._config.rules
         numbers = tuple(number for number, rule in enumerate(rules) if rule.match.takes(sub))
@@ -526,18 +532,18 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
     """Return the wishes (the config's settings) for a commit or pull request that several
     subscriptions share.
 
-    `shared_by` contains the wishes of each subscription. If they differ in a wish, `common`
-    decides. However, labels and people are combined, a request is a draft if any subscription wants
-    a draft, and it is merged automatically only if all of them want that.
+    `shared_by` contains the wishes for each subscription. Where these differ, `common` applies.
+    However, labels and people are combined, a request is a draft if any subscription wants a draft,
+    and it is merged automatically only if all subscriptions want that.
     """
-    unanimous_wishes: dict[str, Any] = {}  # by field name
+    unanimous_wishes: dict[str, Any] = {}  # keyed by field name
     for field in fields(Wishes):
         values = [getattr(wishes, field.name) for wishes in shared_by]
         if values and all(value == values[0] for value in values):
             unanimous_wishes[field.name] = values[0]
 
     def combined(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...]:
-        """Return the strings of all lists, without duplicates."""
+        """Return the strings in all of the lists, without duplicates."""
         all_texts: list[str] = []
         for texts in lists:
             all_texts += texts or ()
@@ -554,11 +560,12 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
-    """Return the wishes (the config's settings) that result from several layers of them.
+    """Return the wishes (the config's settings) that result from combining several layers.
 
-    Each wish comes from the first layer that sets it. None means that a layer does not set it.
+    Each wish is taken from the first layer that sets it. None means that a layer does not set the
+    wish.
     """
-    first_values: dict[str, Any] = {}  # by field name
+    first_values: dict[str, Any] = {}  # keyed by field name
     for layer in layers:
         for field in fields(Wishes):
             value = getattr(layer, field.name)
@@ -568,8 +575,8 @@ def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return the path in the config file, such as `rules[2]`, and the line of each rule and freeze
-    that does not apply to any of the subscriptions.
+    """Return the rules and freezes that do not apply to any of the subscriptions. Each is given as
+    its path in the config file, such as `rules[2]`, and its line.
     """
     parts: dict[str, Rule | Freeze] = {}
     for number, rule in enumerate(config.rules, start=1):
@@ -585,8 +592,8 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     """Return the freezes that are active at the time `now`.
 
-    Each freeze is returned as a pair: the match, which says which subscriptions it applies to, and
-    a hold, which stops their updates.
+    Each freeze is returned as a pair: the match, which selects the subscriptions it applies to, and
+    a hold, which blocks their updates.
     """
     holds = []
     for freeze in freezes:

@@ -1,7 +1,8 @@
-"""Reads `.image-update/config`, and the files it refers to: commit message templates
-and public keys.
+"""Reads `.image-update/config` and the files it refers to: commit message templates and public
+keys.
 
-Every mistake is an error with a line number, because a misread rule would silently have no effect.
+Every mistake is reported as an error with a line number, because a misread rule would silently have
+no effect.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ _IDENTITY = ("subject", "issuer")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-# trailers that every commit has; case does not matter
+# trailers that every commit has; compared case-insensitively
 _OWN_TRAILERS = (
     "application",
     "promoted-from",
@@ -86,15 +87,15 @@ NOT_READ = "is not read: the config file is"
 _EFFECT = "nothing will be written to this branch until the repository's owners fix the file"
 
 
-_FOLDER = "040000"  # the mode in Git
+_FOLDER = "040000"  # a folder's mode in Git
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """Return the config in a snapshot's files, or `NO_CONFIG` if there is none.
+    """Return the config found in a snapshot's files, or `NO_CONFIG` if there is none.
 
-    Raises `TargetError`, with the line, if the config has a mistake. A file that people might
-    mistake for the config, such as `.image-update/config.yaml`, is also an error, because its
-    reviews and freezes would have no effect.
+    Raises `TargetError`, with the line, if the config contains a mistake. A file that people might
+    mistake for the config, such as `.image-update/config.yaml`, is also an error, because the
+    reviews and freezes that it requires would have no effect.
     """
     for path in MISTAKEN:
         if _is_file(files, path):
@@ -112,15 +113,15 @@ def config_in(files: Files) -> RepositoryConfig:
 def _is_file(files: Files, path: str) -> bool:
     """Return whether the snapshot has a file, rather than a folder, at this path.
 
-    A folder of state files may have a config's name.
+    A folder that contains state files may have the name of a config file.
     """
     return path in files and files[path].mode != _FOLDER
 
 
 @contextmanager
 def of_config() -> Iterator[None]:
-    """Turn a `TargetError` raised inside the `with` block into an error about the config file,
-    whose hint says that nothing will be written until the file is fixed.
+    """Turn a `TargetError` raised inside the `with` block into an error about the config file. Its
+    hint adds that nothing will be written until the file is fixed.
     """
     try:
         yield
@@ -129,9 +130,9 @@ def of_config() -> Iterator[None]:
         raise TargetError(error.message, hint=hint, subject=PATH) from error
 
 
-@lru_cache(maxsize=8)  # a branch that has moved is read again, but the file is usually the same
+@lru_cache(maxsize=8)  # a branch that has moved is read again, but its config is usually the same
 def read_config(text: str) -> RepositoryConfig:
-    """Return the config in the text of the config file.
+    """Parse the text of a config file, and return the config.
 
     Raises a `TargetError` with the first mistake, its line, and the fix.
     """
@@ -142,11 +143,12 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return the config in the text of the config file, and all mistakes in it, each with its line
-    and the fix.
+    """Parse the text of a config file, and return the config and all mistakes in it, each with its
+    line and the fix.
 
-    A config with mistakes is only for `lint`: rules and freezes keep their positions, but a rule
-    with an unreadable `match` applies to everything. At most `MOST_MISTAKES` mistakes are returned.
+    A config with mistakes may be used only by `lint`: rules and freezes keep their positions, but a
+    rule with an invalid `match` applies to everything. At most `MOST_MISTAKES` mistakes are
+    returned.
     """
     file = _File(text)
     config = NO_CONFIG
@@ -189,11 +191,13 @@ def _root_node(text: str) -> Node:
 
 
 def _syntax_error(error: TargetError, text: str) -> TargetError:
-    """Return the YAML parser's error with a hint. Indentation with a tab has its own message."""
+    """Return the YAML parser's error with a hint. Indentation with a tab gets a dedicated
+    message.
+    """
     match = re.search(r", line (\d+)$", error.message)
     if match:
         number = int(match[1])
-        # The reported line may be after the last one, so this list may be empty.
+        # The reported line number may be beyond the last line, so this list may be empty.
         lines_from_error = text.split("\n")[number - 1 :]
         if lines_from_error and re.match(r" *\t", lines_from_error[0]):
             message = f"line {match[1]} is indented with a tab"
@@ -202,26 +206,26 @@ def _syntax_error(error: TargetError, text: str) -> TargetError:
 
 
 class _Enough(Exception):
-    """The maximum number of mistakes has been reached."""
+    """Raised when the maximum number of mistakes has been reached."""
 
 
 @dataclass
 class _File:
-    """The config file's text, and everything found in the text so far."""
+    """The config file's text, and everything found in it so far."""
 
     text: str
     mistakes: list[TargetError] = field(default_factory=list)
     globs: int = 0
-    # each path, and the first line that uses it
+    # each path, with the first line that refers to it
     templates: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A node in the file.
+    """A node in the config file.
 
-    In messages, a node's name is its path in the file, such as `rules[2].match.paths`; "" means the
-    file.
+    A node's name in messages is its path in the file, such as `rules[2].match.paths`. The name ""
+    refers to the whole file.
     """
 
     node: Node
@@ -229,16 +233,16 @@ class _Value:
     file: _File
 
     def at(self, key: str, node: Node) -> _Value:
-        """Return the value for a node that is at `key` in this mapping."""
+        """Return the value for the node under `key` in this mapping."""
         return _Value(node, f"{self.name}.{key}".lstrip("."), self.file)
 
     @property
     def line(self) -> int:
-        """The number of the value's first line."""
+        """The line number at which the value starts."""
         return self.file.text.count("\n", 0, self.node.start) + 1
 
     def mistake(self, what: str, hint: str) -> TargetError:
-        """Return an error about this value, with its line."""
+        """Return an error about this value, including its line."""
         return TargetError(f"line {self.line}: {what}", hint=hint)
 
     def record(self, mistake: TargetError) -> None:
@@ -257,7 +261,7 @@ class _Value:
         not reported as missing.
         """
         values_by_key: dict[str, _Value] = {}
-        values_by_meant_key: dict[str, _Value] = {}  # of misspelled keys
+        values_by_meant_key: dict[str, _Value] = {}  # values of misspelled keys
         children = self.children()
         key_nodes = {key_node.value: key_node for key_node, _value in pairs(resolved(self.node))}
         place = f" in {self.name}" if self.name else ""
@@ -271,9 +275,9 @@ class _Value:
                 meant_key = similar_keys[0]
                 values_by_meant_key[meant_key] = self.at(meant_key, value.node)
                 hint = f"did you mean {meant_key}? the keys are {', '.join(allowed)}"
-            key = self.at(name, key_nodes[name])  # the mistake has the line of the key
+            key = self.at(name, key_nodes[name])  # the mistake refers to the key's line
             self.record(key.mistake(f"unknown key {shortened(name, 50)!r}{place}", hint))
-        return {**values_by_meant_key, **values_by_key}  # correctly spelled keys win
+        return {**values_by_meant_key, **values_by_key}  # correctly spelled keys take precedence
 
     def children(self) -> dict[str, _Value]:
         """Return the values of a mapping by key. Keys that are not words, or that appear twice, are
@@ -287,7 +291,7 @@ class _Value:
             raise self.mistake(f"{parent} is not a mapping", "use `key: value` lines")
         children: dict[str, _Value] = {}
         for key_node, child_node in pairs(node):
-            key = self.at("", key_node)  # only for its line
+            key = self.at("", key_node)  # used only for its line
             name = key_node.value
             if key_node.kind != "scalar" or key_node.tag not in _TAGS:
                 self.record(key.mistake(f"a key in {parent} is not a word", "use a plain word"))
@@ -315,13 +319,13 @@ class _Value:
 
     def texts(self, most: int = MOST_ITEMS) -> tuple[str, ...]:
         """Return the strings in a list, without duplicates. An item that is not a string is
-        recorded as a mistake, and counts as "".
+        recorded as a mistake and treated as "".
         """
         texts = [_try(value, _Value.text, "") for value in self.items(most)]
         return tuple(dict.fromkeys(texts))
 
     def text(self) -> str:
-        """Return the string, without spaces around it.
+        """Return the string, without leading and trailing whitespace.
 
         Raises `TargetError` if this is not a string, or if it is empty or too long.
         """
@@ -367,7 +371,7 @@ _NO_ITEMS: tuple[_Value, ...] = ()
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
     """Return the result of calling `read` with a value.
 
-    If the value is missing (None) or has a mistake, return `otherwise`. The mistake is recorded.
+    If the value is missing (None) or invalid, return `otherwise`. A mistake is recorded.
     """
     if value is None:
         return otherwise
@@ -379,9 +383,7 @@ def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
 
 
 def _fields(value: _Value | None, allowed: tuple[str, ...]) -> dict[str, _Value]:
-    """Return a mapping's values by key, or an empty dict if the mapping is missing or has a
-    mistake.
-    """
+    """Return a mapping's values by key, or an empty dict if the mapping is missing or invalid."""
     return _try(value, lambda value: value.fields(allowed), {})
 
 
@@ -400,7 +402,7 @@ def _whole_config(file: _Value) -> RepositoryConfig:
         wishes=replace(_wishes(fields), branch_prefix=prefix),
         rules=tuple(map(_rule, rules)),
         freezes=tuple(map(_freeze, freezes)),
-        # Reading the wishes of the file and its rules has also collected their templates.
+        # Reading the wishes of the file and of its rules has also collected their templates.
         templates=tuple(file.file.templates.items()),
         memory_signers=_try(fields.get("memorySigners"), _memory_signers, None),
         refused=_refused_order_rules(fields.get("check")),
@@ -414,7 +416,7 @@ def _check_version(file: _Value, version: _Value | None) -> None:
     if version is None:
         file.record(file.mistake("version is missing", "put `version: 1` on the first line"))
         return
-    number = _try(version, _Value.text, "1")  # an unreadable version is already a mistake
+    number = _try(version, _Value.text, "1")  # a mistake has already been recorded
     if number != "1":
         hint = "use `version: 1`; newer versions of the file need a newer Image Update"
         raise version.mistake(f"version {shortened(number, 50)!r} is not supported", hint)
@@ -432,16 +434,17 @@ def _numbered_items(fields: Mapping[str, _Value], key: str) -> list[_Value]:
 
 
 def _refused_order_rules(value: _Value | None) -> tuple[str, ...]:
-    """Return the rules about the order of builds that make `check` fail, such as "superseded".
+    """Return the rules about the order of builds whose violation makes `check` fail, such as
+    "superseded".
 
-    `value` is the section `check`. An unknown rule is recorded as a mistake.
+    `value` is the config's section `check`. An unknown rule is recorded as a mistake.
     """
     fields = _fields(value, ("refuse",))
     items = _try(fields.get("refuse"), partial(_Value.items, most=MOST_ITEMS), _NO_ITEMS)
     rules: dict[str, None] = {}  # used as an ordered set
     for item in items:
         rule = _try(item, _Value.text, None)
-        if rule is None:  # it is not a string, which is a mistake already
+        if rule is None:  # not a string, which has already been recorded
             continue
         if rule not in REFUSED:
             hint = f"use {' or '.join(REFUSED)}"
@@ -451,7 +454,9 @@ def _refused_order_rules(value: _Value | None) -> tuple[str, ...]:
 
 
 def _rule(value: _Value) -> Rule:
-    """Return the rule in a mapping. A rule without any settings is recorded as a mistake."""
+    """Return the rule that a mapping describes. A rule without any settings is recorded as a
+    mistake.
+    """
     mistakes_before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
@@ -464,11 +469,11 @@ def _rule(value: _Value) -> Rule:
 
 
 def _freeze(value: _Value) -> Freeze:
-    """Return the freeze (a period without deployments) in a mapping. A missing schedule, duration,
-    or reason is recorded as a mistake.
+    """Return the freeze (periods without deployments) that a mapping describes. A missing schedule,
+    duration, or reason is recorded as a mistake.
     """
     fields_or_none = _try(value, lambda value: value.fields(_FREEZE), None)
-    is_mapping = fields_or_none is not None  # otherwise, that is already a mistake
+    is_mapping = fields_or_none is not None  # if not, the mistake has already been recorded
     fields = fields_or_none or {}
     if is_mapping:
         for key in ("schedule", "duration", "reason"):
@@ -490,9 +495,10 @@ def _freeze(value: _Value) -> Freeze:
 
 
 def _match(value: _Value | None) -> Match:
-    """Return the match, which says what a rule or freeze applies to.
+    """Return the match, which determines what a rule or freeze applies to.
 
-    If it is missing or partly unreadable, return a match for everything. Mistakes are recorded.
+    If the match is missing or contains a mistake, return a match for everything. Mistakes are
+    recorded.
     """
     if value is None:
         return EVERYTHING
@@ -511,7 +517,7 @@ def _match(value: _Value | None) -> Match:
         globs_by_key[key] = globs or ()
 
     has_mistake = len(mistakes) > mistakes_before
-    if has_mistake:  # then the config is only for `lint` (see `check_config`)
+    if has_mistake:  # in this case, only `lint` uses the config (see `check_config`)
         return EVERYTHING
     return Match(
         applications=tuple(map(name_glob, globs_by_key.get("applications", ()))),
@@ -522,7 +528,9 @@ def _match(value: _Value | None) -> Match:
 
 
 def _globs(value: _Value) -> tuple[str, ...]:
-    """Return the globs in a list. Raises `TargetError` if the whole file has too many globs."""
+    """Return the globs in a list. Raises `TargetError` if the file as a whole contains too many
+    globs.
+    """
     texts = value.texts(MOST["globs"])
     value.file.globs += len(texts)  # the number of globs in the whole file so far
     if value.file.globs > MOST["globs"]:
@@ -531,11 +539,11 @@ def _globs(value: _Value) -> tuple[str, ...]:
 
 
 def _wishes(fields: Mapping[str, _Value]) -> Wishes:
-    """Return the wishes (settings for Applications) in these fields, which are a rule's or the
-    whole file's.
+    """Return the wishes (settings for Applications) in these fields, which belong either to a rule
+    or to the file's top level.
 
-    A wish whose field is missing or has a mistake is None. The path of a commit message template is
-    also recorded in the file's `templates`.
+    A wish whose field is missing or invalid is None. The path of a commit message template is also
+    recorded in the file's `templates`.
     """
     commit = _fields(fields.get("commit"), _COMMIT)
     requests = _fields(fields.get("pullRequests"), _REQUESTS)
@@ -543,7 +551,7 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
     def read(
         key: str, read_value: Callable[[_Value], T], section: Mapping[str, _Value] = fields
     ) -> T | None:
-        """Return the value of a field, or None if it is missing or has a mistake."""
+        """Return the value of a field, or None if the field is missing or invalid."""
         return _try(section.get(key), read_value, None)
 
     template = read("template", _path, commit)
@@ -574,7 +582,7 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
 
 
 def _account_name(value: _Value) -> str:
-    """Return a name for a commit's author. Raises `TargetError` if Git does not accept it."""
+    """Return a commit author's name. Raises `TargetError` if Git does not accept the name."""
     text = value.text()
     if not is_name(text):
         hint = "remove < > and control characters; the address belongs in authorEmail"
@@ -583,7 +591,7 @@ def _account_name(value: _Value) -> str:
 
 
 def _email_address(value: _Value) -> str:
-    """Return an email address for a commit's author. Raises `TargetError` if it is not one."""
+    """Return a commit author's email address. Raises `TargetError` if it is invalid."""
     text = value.text()
     if not is_address(text):
         raise value.mistake(
@@ -594,9 +602,9 @@ def _email_address(value: _Value) -> str:
 
 
 def _path(value: _Value) -> str:
-    """Return the path of a file in the repository, without empty parts and `.`.
+    """Return the normalized path of a file in the repository, without empty parts or `.`.
 
-    Raises `TargetError` for a path outside of the repository, or for the repository itself.
+    Raises `TargetError` if the path is outside the repository, or is the repository itself.
     """
     path = value.text()
     parts = path.split("/")
@@ -638,7 +646,7 @@ def _grouping(value: _Value) -> Grouping:
 
 
 def _tag_order(value: _Value) -> str:
-    """Return the `tagOrder` as written, after checking its syntax."""
+    """Check the syntax of a `tagOrder`, and return the value as written."""
     value.parsed(parse_tag_order)
     return value.text()
 
@@ -675,14 +683,14 @@ def _writes_of(value: _Value) -> Writes:
 
 
 def _signatures(value: _Value) -> Demand:
-    """Return the demand that images have a signature by one of these signers."""
+    """Return the demand that images be signed by one of these signers."""
     keys, identities = _signers(value, value.fields(_SIGNERS))
     return Demand("signature", keys, identities, line=value.line)
 
 
 def _branch_prefix(value: _Value) -> str:
-    """Return the start of the names of head branches (which pull requests propose), such as
-    `bots/image-update`. Raises `TargetError` if it cannot be the start of a branch name.
+    """Return the prefix for the names of head branches (the branches of pull requests), such as
+    `bots/image-update`. Raises `TargetError` if no branch name can start with this prefix.
     """
     text = value.text()
     has_forbidden_part = ".." in text or text.endswith((".lock", "."))
@@ -695,18 +703,18 @@ def _branch_prefix(value: _Value) -> str:
 
 
 def _memory_signers(value: _Value) -> Demand | None:
-    """Return the demand that the memory branch (the one with the state files) be signed with one of
-    these public keys, which are paths in the repository.
+    """Return the demand that the memory branch (which stores the state files) be signed with one of
+    these public keys, given as paths in the repository.
 
-    Return None for an empty list.
+    Return None if the list is empty.
     """
     paths = tuple(dict.fromkeys(map(_path, value.items(MOST_ITEMS))))
     return Demand("signature", paths, line=value.line) if paths else None
 
 
 def _provenance(value: _Value) -> Demand:
-    """Return the demand that images have a provenance with these claims, such as the source
-    repository, by one of these signers.
+    """Return the demand that images have provenance with these claims (such as the source
+    repository), signed by one of these signers.
 
     Raises `TargetError` if there are no claims, or no signers.
     """
@@ -731,9 +739,10 @@ def _signers(
     value: _Value,
     fields: Mapping[str, _Value],
 ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
-    """Return the paths of the public keys, and the identities, that may sign.
+    """Return the allowed signers: the paths of public keys, and identities.
 
-    Raises `TargetError` if both are missing, because an image could then never be proved.
+    Raises `TargetError` if there are neither keys nor identities, because then no image could ever
+    be proved.
     """
     keys = fields["keys"].items() if "keys" in fields else ()
     identities = fields["identities"].items() if "identities" in fields else ()
@@ -751,9 +760,10 @@ def _signers(
 
 
 def _signer(value: _Value) -> Identity:
-    """Return a signer's identity: its subject, and the URL of the issuer that confirms the subject.
+    """Return a signer's identity: its subject, and the URL of the issuer that vouches for the
+    subject.
 
-    Raises `TargetError` if one of them is missing.
+    Raises `TargetError` if the subject or the issuer is missing.
     """
     fields = value.fields(_IDENTITY)
     for key in _IDENTITY:
@@ -768,9 +778,9 @@ def _signer(value: _Value) -> Identity:
 
 
 def template_in(files: Files, path: str, line: int) -> str:
-    """Return the text of the commit message template at `path`, after checking its syntax.
+    """Check the syntax of the commit message template at `path`, and return its text.
 
-    Raises a `TargetError` with `line`, the config line that refers to the template.
+    Raises a `TargetError` that names `line`, the config line that refers to the template.
     """
     place = f"line {line}:"
     try:
@@ -793,12 +803,12 @@ def template_in(files: Files, path: str, line: int) -> str:
 
 
 def with_keys(demand: Demand, files: Files) -> Demand:
-    """Return the demand (a proof that the config requires) with the texts of its public keys, which
-    are files in the repository.
+    """Return the demand (a proof that the config requires) with the contents of its public keys,
+    which are files in the repository.
 
-    Raises a `TargetError` with the config line if a key cannot be read.
+    Raises a `TargetError` that names the config line if a key cannot be read.
     """
-    texts = []  # pairs of path and text
+    texts = []  # pairs of a key's path and its text
     for path in demand.keys:
         place = f"line {demand.line}: {path}"
         try:

@@ -1,1 +1,3 @@
-"""Texts that users can customize with Go templates: commit messages and branch names."""
+"""Renders the texts that users can customize with Go templates: commit messages and branch
+names.
+"""

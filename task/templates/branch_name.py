@@ -27,14 +27,14 @@ class AppFields:
     namespace: str
     repo: str = ""
     branch: str = ""  # base
-    target: str = ""  # the path of the write-back target, or of the kustomization's base
+    target: str = ""  # the path of the write-back target, or of the kustomization's base folder
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the name of the head branch, which a pull request proposes: the template's output,
-    such as `image-updater-web-1.2`.
+    """Return the name of the head branch (the branch that a pull request proposes): the template's
+    output, such as `image-updater-web-1.2`.
 
-    Raises Malformed if the template fails or produces a name that Git rejects.
+    Raises Malformed if the template fails, or produces a name that Git rejects.
     """
     try:
         name = rendered_branch(template, changes, app)
@@ -52,29 +52,29 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the template's output, truncated to 255 bytes as in AIU, but never in the middle of a
-    character. The output of a template without `{{` is the template itself.
+    """Return the template's output, truncated to 255 bytes as in AIU, but only at a character
+    boundary. The output of a template without `{{` is the template itself.
     """
     text = _template_output(template, changes, app) if "{{" in template else template
     first_bytes = text.encode("utf-8", "replace")[:LONGEST]
-    return first_bytes.decode("utf-8", "ignore")  # without the bytes of a truncated character
+    return first_bytes.decode("utf-8", "ignore")  # drop the bytes of a truncated character
 
 
 def _template_output(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the text that a Go template prints for these changes."""
-    # Imported late, because most branch names are not templates, and the language is slow to
-    # import.
+    """Return the output of a Go template for these changes."""
+    # Imported lazily, because most branch names are not templates, and the template language is
+    # slow to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
     return parse(template).render(_branch_template_data(changes, app))
 
 
 def _branch_template_data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
-    """Return the data that AIU passes to templates. The order of the fields matters if a template
-    prints a whole struct.
+    """Return the same data that AIU passes to its templates. The order of the fields matters if a
+    template prints an entire struct.
 
-    AIU itself sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In AIU
-    v0, a template that uses these fields fails.
+    AIU itself sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode, and
+    templates that use these fields fail in AIU v0.
     """
     return {
         "Images": [
@@ -94,14 +94,16 @@ def _branch_template_data(changes: Sequence[Change], app: AppFields) -> Mapping[
 
 
 def changes_digest(changes: Sequence[Change]) -> str:
-    """Return `.SHA256`: AIU's digest of `name-old-new,` for each change,
-    in image-list order.
+    """Return the template field `.SHA256`: AIU's digest of `name-old-new,` for each change, in
+    image-list order.
     """
     return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
 
 def target_key(app: AppFields) -> str:
-    """Return `.TargetKey`: eight digits that differ for each write-back target, as in AIU v1.3."""
+    """Return the template field `.TargetKey`: as in AIU v1.3, eight digits that differ between
+    write-back targets.
+    """
     return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
 
 
@@ -110,11 +112,11 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raise Malformed if the template cannot be parsed, if it has an unknown field, or if it has no
-    `{{` and is not a valid branch name.
+    """Raise Malformed if the template cannot be parsed, refers to an unknown field, or is an
+    invalid branch name without `{{`.
 
-    The template runs on one sample change. Failures that depend on the actual change (an index, the
-    characters in a tag) are not reported.
+    The template is rendered for one sample change. Failures that depend on the actual change (such
+    as an index, or the characters in a tag) are not reported.
     """
     app = AppFields("app", "argocd")
     if "{{" not in template:
@@ -135,7 +137,7 @@ FIELDS = (
 
 
 def objection_to_branch(name: str) -> str:
-    """Return why Git rejects this branch name, or "".
+    """Return the reason why Git rejects this branch name, or "" if Git accepts it.
 
     The rules are those of `git check-ref-format --branch`.
     """

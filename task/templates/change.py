@@ -1,4 +1,4 @@
-"""An image change in an Application: the data for branch names and commit messages."""
+"""Image changes in Applications: the data for branch names and commit messages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ DOCKER_HUB = ("docker.io", "index.docker.io")
 
 @dataclass(frozen=True)
 class Change:
-    """An image's change from an old version to a new one. Unknown parts are ""."""
+    """The change of an image from an old version to a new one. Unknown parts are ""."""
 
-    image: Image  # the entry's, as spelled in the annotation
+    image: Image  # the alias of the image-list entry, as spelled in the annotation
     alias: str
     old_tag: str
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
-    # the new image's labels, if a template prints them
+    # the labels of the new image, if a template prints them
     labels: Mapping[str, str] = field(default_factory=dict)
     build: Build = Build()  # the new image's build
-    promoted_from: str = ""  # namespace/name of the Application that already had the new version
-    # Only for messages. Changes that differ only in these fields count as the same change.
+    promoted_from: str = ""  # for a promotion: namespace/name of the source Application
+    # The following fields are only for messages. Changes that differ only in these are considered
+    # equal.
     proof: str = field(default="", compare=False)  # what was proved about the new version
     why: str = field(default="", compare=False)
     event: str = field(default="", compare=False)  # where the new version came from
@@ -60,8 +61,8 @@ class AppChanges:
 
 
 def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
-    """Return one `AppChanges` for each Application in these collections, with its changes from all
-    of them.
+    """Merge these collections, and return one `AppChanges` for each Application, with its changes
+    from all of the collections.
 
     The Applications are in the order of their first appearance.
     """

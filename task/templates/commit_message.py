@@ -1,5 +1,5 @@
-"""Renders commit messages: AIU's default text or the user's template,
-followed by Git trailers.
+"""Renders commit messages: AIU's default text, or the output of the user's template, followed by
+Git trailers.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from task.templates.go_template.template import Template
 
 SUBJECT = 72  # characters; GitHub truncates longer subjects
-DIGEST = 19  # characters that distinguish a digest from others
-MOST_LINES = 200  # changes shown, for several Applications
-MOST_NAMES = 100  # Applications listed per change
-MOST_TRAILERS = 50  # with the same key
+DIGEST = 19  # characters of a digest, enough to distinguish it from others
+MOST_LINES = 200  # maximum number of changes shown, if there are several Applications
+MOST_NAMES = 100  # maximum number of Applications listed per change
+MOST_TRAILERS = 50  # maximum number of trailers with the same key
 LONGEST = 64 * 1024
-EMPTY = "Update parameters"  # AIU's message if the template's output is empty
-# more than for a branch name, because the operator's template may print thousands of changes
+EMPTY = "Update parameters"  # AIU's message for a template with empty output
+# more than for branch names, because an operator's template may print thousands of changes
 STEPS = 2_000_000
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-# `git interpret-trailers` and `git am` end a message at `---`, and `git commit --cleanup=scissors`
-# at scissors. A space before such a line prevents that.
+# `git interpret-trailers` and `git am` treat `---` as the end of a message, and `git commit
+# --cleanup=scissors` does the same with a scissors line. A leading space prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 KEY = re.compile(r"[A-Za-z0-9-]+")
-# Control characters and line endings would break the line. U+202A–202E and U+2066–2069 reverse text
-# on the screen.
+# Control characters and line endings would break the line. U+202A–202E and U+2066–2069 can reverse
+# text on the screen.
 _UNSAFE_IN_LINE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+"
 )
 LONGEST_VALUE = 1000
-# Argo CD's repo-server reads these trailers from the synced revision
+# Argo CD's repo-server reads these trailers from the synced revision's commit message
 REFERENCE = "Argocd-reference-commit-"
 
 Trailer = tuple[str, str]  # key and value
@@ -61,15 +61,16 @@ def check_template(text: str) -> None:
 
 
 def _template_of(text: str) -> Template:
-    """Parse a template. Raises Malformed."""
-    # Imported late, because most runs do not have a template, and the language is slow to import.
+    """Parse a template. Raises Malformed if it is invalid."""
+    # Imported lazily, because most runs have no template, and the template language is slow to
+    # import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
     return parse(text)
 
 
 def wants_labels(template: str | None) -> bool:
-    """Return whether the template prints image labels, which only a registry has."""
+    """Return whether the template prints image labels, which can be read only from a registry."""
     return template is not None and ".Labels" in template
 
 
@@ -79,12 +80,12 @@ def commit_message(
     trailers: Sequence[Trailer] = (),
     lines: Sequence[str] = (),
 ) -> Message:
-    """Return the whole commit message: the text, and the trailers (`Key: value` lines at its end).
+    """Return the complete commit message: the text, followed by the trailers (`Key: value` lines).
 
     The text is the template's output, or the default text if `template` is None or fails at run
-    time. It is followed by `lines`, one for each build that is held back (not written yet). The
-    first trailers are about the changes, and the others are `trailers`. If one of these has the key
-    `Image`, the message has no others with that key.
+    time. It is followed by `lines`, one for each deferred build (not written yet). The trailers
+    about the changes come first, followed by `trailers`. If one of the latter has the key `Image`,
+    no other trailers with that key are added.
 
     Raises Malformed for a template that cannot be parsed, and for an invalid trailer key.
     """
@@ -100,9 +101,10 @@ def commit_message(
 
 
 def _trailer_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
-    """Return the trailers about the changes, and then the user's `trailers`, as `Key: value` lines.
+    """Return the trailers about the changes, followed by the user's `trailers`, as `Key: value`
+    lines.
 
-    If the user has an `Image` trailer, there are no others with that key.
+    If the user provides an `Image` trailer, no other trailers with that key are added.
     """
     changes = [change for app in apps for change in app.changes]
     new_images = []
@@ -126,8 +128,8 @@ def _trailer_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) 
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """Return the message without trailers: the template's output, or the default text if there is
-    no template.
+    """Return the commit message without trailers: the template's output, or the default text if
+    there is no template.
 
     If the template fails at run time, return the default text with a warning, as in AIU. Raises
     Malformed for a template that cannot be parsed.
@@ -144,12 +146,13 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def cleaned_message(text: str) -> str:
-    """Return the text cleaned as `git commit` does, truncated to `LONGEST`, and without control
-    characters. A line that would end the message early, such as `---`, gets a space before it.
+    """Return the text cleaned up as `git commit` would do it, truncated to `LONGEST`, and without
+    control characters. Lines that would end the message early, such as `---`, are indented by one
+    space.
 
-    Commits are created by `git fast-import`, which does not clean messages.
+    Commits are created with `git fast-import`, which does not clean up messages.
     """
-    # the three conditions only save time: most messages need none of the substitutions
+    # the conditions only save time: most messages need none of these three substitutions
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.replace("\n", "").isprintable():
         text = UNSAFE.sub("", text)
@@ -163,14 +166,14 @@ def cleaned_message(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """Return the text for a message without a template: a subject with the version, and a line for
-    each distinct change with the names of its Applications.
+    """Return the text for a message without a template: a subject line with the version, and a line
+    for each distinct change with the names of its Applications.
 
     The wording is AIU's: `updates image acme/api tag '1.0' to '1.1' for web`.
     """
-    app_names: dict[str, list[str]] = {}  # keyed by the line of a change
+    app_names: dict[str, list[str]] = {}  # keyed by the change's line
     for app in apps:
-        lines_of_app = dict.fromkeys(map(_change_line, app.changes))  # without duplicates
+        lines_of_app = dict.fromkeys(map(_change_line, app.changes))  # a dict, to drop duplicates
         for line in lines_of_app:
             app_names.setdefault(line, []).append(one_line(app.name))
     lines: list[str] = []
@@ -182,10 +185,10 @@ def default_text(apps: Sequence[AppChanges]) -> str:
 
 
 def _subject(apps: Sequence[AppChanges]) -> str:
-    """Return the default text's subject: "build: automatic update of web to 1.2.0".
+    """Return the default text's subject line, such as "build: automatic update of web to 1.2.0".
 
-    For several Applications, it names the image: "build: automatic update of acme/api to 1.2.0 for
-    web, shop".
+    If there are several Applications, the subject names the image: "build: automatic update of
+    acme/api to 1.2.0 for web, shop".
     """
     changes = [change for app in apps for change in app.changes]
     is_promotion = bool(changes) and all(change.promoted_from for change in changes)
@@ -221,7 +224,7 @@ def new_version(change: Change) -> str:
 def old_version(change: Change) -> str:
     """Return the old tag, or the start of the old digest if the tag is unchanged or missing.
 
-    This is the `new_version` of the change from new to old.
+    This equals `new_version` of the reverse change.
     """
     reverse_change = replace(
         change,
@@ -233,8 +236,8 @@ def old_version(change: Change) -> str:
 
 
 def _change_line(change: Change) -> str:
-    """Return the change's line in the default text, without the Applications' names: `updates image
-    acme/api tag '1.0' to '1.1'`.
+    """Return the change's line in the default text, without the names of the Applications: `updates
+    image acme/api tag '1.0' to '1.1'`.
     """
     name = one_line(change.name)
     old = one_line("@".join(filter(None, (change.old_tag, change.old_digest))))
@@ -246,8 +249,8 @@ def _change_line(change: Change) -> str:
 
 
 def _wrapped_lines(line: str, names: Sequence[str]) -> list[str]:
-    """Return a change's line with the names of its Applications at the end, wrapped at `SUBJECT`
-    characters.
+    """Return a change's line, wrapped at `SUBJECT` characters, with the names of its Applications
+    at the end.
 
     At most `MOST_NAMES` names are listed.
     """
@@ -260,18 +263,18 @@ def _wrapped_lines(line: str, names: Sequence[str]) -> list[str]:
     for word in words:
         if len(f"{current_line} {word}") > SUBJECT:
             finished_lines.append(current_line)
-            current_line = "   "  # the indentation, without the space before the word
+            current_line = "   "  # the indentation minus the space that precedes each word
         current_line = f"{current_line} {word}"
-    return [*finished_lines, current_line.rstrip(",")]  # the last name has no comma
+    return [*finished_lines, current_line.rstrip(",")]  # no comma after the last name
 
 
 def _app_names(apps: Sequence[AppChanges]) -> str:
-    """Return the Applications' names, separated by commas."""
+    """Return the names of the Applications, separated by commas."""
     return ", ".join(one_line(app.name) for app in apps)
 
 
 def distinct_changes(apps: Sequence[AppChanges]) -> list[Change]:
-    """Return the changes of all Applications, without duplicates."""
+    """Return the changes to all Applications, without duplicates."""
     changes: dict[tuple[str, str, str], Change] = {}
     for app in apps:
         for change in app.changes:
@@ -280,16 +283,16 @@ def distinct_changes(apps: Sequence[AppChanges]) -> list[Change]:
 
 
 def _name_and_versions(change: Change) -> tuple[str, str, str]:
-    """Return the image's name, the old version, and the new version as a message shows them.
+    """Return the image's name, the old version, and the new version as they appear in a message.
 
-    Changes that look the same in a message count as duplicates.
+    Changes that look the same in a message are treated as duplicates.
     """
     return one_line(change.name), one_line(change.old), one_line(change.new)
 
 
 def _message_template_data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
-    """Return the data for a message template: AIU's fields, and our own `.Applications`."""
-    # If several Applications have a label with the same name, the first one wins.
+    """Return the data for a commit message template: AIU's fields, and our own `.Applications`."""
+    # If several Applications have labels with the same name, the first Application's label wins.
     changes_in_reverse = [change for app in reversed(apps) for change in reversed(app.changes)]
     return {
         "AppName": _app_names(apps),
@@ -307,7 +310,7 @@ def _message_template_data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _changes_data(apps: Sequence[AppChanges]) -> list[dict[str, Any]]:
-    """Return the changes without duplicates, as a template's `.AppChanges` or `.Changes`."""
+    """Return the changes, without duplicates, as the template field `.AppChanges` or `.Changes`."""
     data = []
     for change in distinct_changes(apps):
         name, old, new = _name_and_versions(change)
@@ -323,7 +326,7 @@ def _changes_data(apps: Sequence[AppChanges]) -> list[dict[str, Any]]:
 
 
 def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
-    """Return the labels of all images. If two labels have the same name, the later one wins."""
+    """Return the labels of all images. If two labels have the same name, the last one wins."""
     return GoMap(
         {one_line(key): one_line(text) for change in changes for key, text in change.labels.items()}
     )
@@ -332,7 +335,7 @@ def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
 def _trailers_with_key(key: str, values: Sequence[str]) -> list[Trailer]:
     """Return a trailer with this key for each distinct value, at most `MOST_TRAILERS`.
 
-    If there are more values, add a trailer with their number, such as `Application-Count: 80`.
+    If there are more values, add a trailer with the total number, such as `Application-Count: 80`.
     """
     distinct_values = list(dict.fromkeys(values))
     trailers = [(key, value) for value in distinct_values[:MOST_TRAILERS]]
@@ -341,7 +344,8 @@ def _trailers_with_key(key: str, values: Sequence[str]) -> list[Trailer]:
     return trailers
 
 
-# By command: how a subject begins. A hold is an order to keep a version, and a release ends it.
+# How the subject line begins, by command. A hold is an order to keep a version, and a release ends
+# it.
 VERBS = {
     "hold": "hold",
     "release": "release",
@@ -354,8 +358,8 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """Return the subject line for a command, such as "roll back web from 1.2 to 1.1" or "hold web:
     broken login".
 
-    `command` is a key of `VERBS`. For any other command, the commit does not change an image; it
-    only records that `build` is held back (not written yet). `why` is the reason, for a subject
+    `command` is a key of `VERBS`. For any other command, the commit does not change an image, but
+    only records that `build` is deferred (not written yet). `why` is the reason, used in a subject
     without versions.
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
@@ -363,7 +367,7 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     old_versions = {old_version(change) for change in changes}
     new_versions = {new_version(change) for change in changes}
 
-    # a subject names only a version that all changes have in common
+    # the subject names a version only if it is the same for all changes
     end = ""
     if command == "rollback" and len(old_versions) == 1 and "" not in old_versions:
         end = f" from {old_versions.pop()}"
@@ -375,7 +379,7 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     line = f"{verb} {_app_names(apps)}{end}"
     if len(line) > SUBJECT and len(apps) > 1:
         line = f"{verb} {len(apps)} Applications{end}"
-    return one_line(line, 2 * SUBJECT)  # truncated only at twice the usual length
+    return one_line(line, 2 * SUBJECT)  # truncated only beyond twice the usual length
 
 
 def hold_message(
@@ -385,11 +389,11 @@ def hold_message(
     lines: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """Return the message of a commit that changes holds (orders to keep a version), or that only
-    records held-back builds: the subject, `lines` with one line per image, and the trailers.
+    """Return the message for a commit that changes holds (orders to keep a version), or that only
+    records deferred builds: the subject, `lines` with one line per image, and the trailers.
 
-    If an image changes and there is a template, the template renders the subject and text, and
-    `subject` is not used.
+    If an image changes and there is a template, the template produces the subject and the text, and
+    `subject` is ignored.
     """
     changed_apps = [app for app in apps if app.changes]
     if template is not None and changed_apps:
@@ -422,7 +426,7 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
 
     Raises Malformed for an invalid key.
     """
-    lines: dict[str, None] = {}  # used as an ordered set
+    lines: dict[str, None] = {}  # serves as an ordered set
     for key, value in trailers:
         if not KEY.fullmatch(key):
             raise Malformed(
@@ -442,11 +446,11 @@ def commit_references(
     date: str = "",
     message: str = "",
 ) -> list[Trailer]:
-    """Return the trailers with which Argo CD refers to the image's source commit, such as
-    `Argocd-reference-commit-sha: …`, or [] if `sha` is "".
+    """Return the trailers that Argo CD uses to refer to an image's source commit, such as
+    `Argocd-reference-commit-sha: …`. Return [] if `sha` is "".
 
     Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC
-    3339. The message's body is encoded as a JSON string, because Argo CD expects one. Empty values
+    3339. The commit message's body is encoded as a JSON string, as Argo CD expects. Empty values
     are skipped.
     """
     if not sha:
@@ -461,9 +465,9 @@ def commit_references(
         "repourl": repository,
     }
     if body:
-        # Truncate the body before encoding it, because a truncated JSON string cannot be read. An
-        # escape takes up to six characters (\u2026), or twelve for an emoji, which is a pair. The
-        # two quotes are less than one escape.
+        # Truncate the body before encoding it, because a truncated JSON string cannot be parsed. An
+        # escape takes up to six characters (\u2026), or twelve for an emoji (a surrogate pair). The
+        # two quotes take fewer characters than one escape.
         longest_escape = 12 if max(body) > "\uffff" else 6
         longest_body = LONGEST_VALUE // longest_escape - 2
         values["body"] = dumps(shortened(body, longest_body))
@@ -473,8 +477,8 @@ def commit_references(
 def trailer_of(message: str, key: str, about: str = "") -> str:
     """Return the value of the first trailer with this key at the end of a commit message, or "".
 
-    If `about` is set, only values that begin with that word count, and the rest of the value is
-    returned: for "Proof" about an image, `ghcr.io/acme/api signed` gives `signed`.
+    If `about` is set, only values that begin with that word are considered, and the rest of the
+    value is returned: for the key "Proof" and an image, `ghcr.io/acme/api signed` yields `signed`.
     """
     _, _, last_paragraph = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")
     start_of_value = f"{about} " if about else ""
@@ -494,8 +498,9 @@ def build_trailers(
     more: Sequence[Trailer] = (),
     references: Sequence[Trailer] = (),
 ) -> tuple[Trailer, ...]:
-    """Return all trailers in their order: the build's (`Source-Commit` and `Pipeline-Run`, without
-    empty ones), then `more`, the user's own, and then `references`, which Argo CD shows.
+    """Return all trailers in order: first those about the build (`Source-Commit` and
+    `Pipeline-Run`, unless empty), then `more` (the user's own), and finally `references` (which
+    Argo CD shows).
     """
     trailers: list[Trailer] = []
     if source_commit:

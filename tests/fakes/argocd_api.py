@@ -1,12 +1,12 @@
-"""A fake Argo CD API in this process, which plays rollouts. Compared with recorded responses of
+"""A fake in-process Argo CD API that plays rollouts. It was compared with recorded responses of
 Argo CD 3.6 on 2026-11-22.
 
 tests/argocd/test_argocd_recorded.py puts the fake into the situations in
-tests/data/recorded/argocd-3.6, and compares its responses.
+tests/data/recorded/argocd-3.6, and compares its responses with the recorded ones.
 
-A play is a list of Application states. Each look at an Application (a GET or a refresh) advances to
-the next state, until the last one. The fake rejects what the real server rejects. Requests that no
-client should send are recorded in `wrong`.
+A play is a list of Application states. Each time an Application is read (with a GET or a refresh),
+the play advances to the next state, until it reaches the last one. The fake rejects what the real
+server rejects. Requests that no client should send are recorded in `wrong`.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ class Request(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A fault that the next request gets instead of a response. `status` 0 drops the connection."""
+    """A fault with which the next request is answered. `status` 0 drops the connection."""
 
     status: int
     body: str = ""
     headers: Mapping[str, str] = {}
-    after: bool = False  # whether the request takes effect first
+    after: bool = False  # whether the request takes effect before the fault
 
 
 class ArgoCDServer(ThreadingHTTPServer):
-    """The fake server, with the state of an Argo CD instance."""
+    """The fake server, including the state of an Argo CD instance."""
 
     daemon_threads = True
 
@@ -91,19 +91,19 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.tokens = {"good-token"}  # if empty, access is anonymous
         self.expired: set[str] = set()
         self.user = "ci"  # the owner of the tokens
-        self.projects: set[str] | None = None  # existing projects; None means any
-        self.tls = ""  # the URL to redirect to, if requests must use TLS but arrive without it
-        self.settings: dict[str, Any] = {}  # has `url` only if an administrator has set it
+        self.projects: set[str] | None = None  # existing projects; None means all exist
+        self.tls = ""  # the URL to redirect to if requests must use TLS but arrive without it
+        self.settings: dict[str, Any] = {}  # contains `url` only if an administrator has set it
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
-        # ApplicationSets and AppProjects that the token may get, by (kind in the API, namespace,
-        # name)
+        # ApplicationSets and AppProjects that the token may read, keyed by (kind in the API,
+        # namespace, name)
         self.others: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}  # the manifests of live pods, by name
-        # the (namespace, name) of Applications that the token may not get
+        # the (namespace, name) of Applications that the token may not read
         self.hidden: set[tuple[str, str]] = set()
-        # the (namespace, name) of Applications that it may not update
+        # the (namespace, name) of Applications that the token may not update
         self.frozen: set[tuple[str, str]] = set()
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
@@ -119,7 +119,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def handle_error(self, *_: object) -> None:
-        """Log nothing, because clients that disconnect are part of the tests."""
+        """Log nothing, because clients disconnect on purpose in these tests."""
 
     @property
     def address(self) -> str:
@@ -127,7 +127,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_address[1]}"
 
     def add(self, *states: Mapping[str, Any]) -> None:
-        """Add an Application, with the states that it goes through."""
+        """Add an Application, along with the states that it goes through."""
         for state in states:
             assert not (wrong := invalid(state)), wrong
         metadata = states[0]["metadata"]
@@ -136,7 +136,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         ]
 
     def asked(self, method: str, end: str = "") -> list[Request]:
-        """Return the requests so far with this method and a path that ends in `end`."""
+        """Return the requests received so far with this method and a path that ends in `end`."""
         return [one for one in self.seen if one.method == method and one.path.endswith(end)]
 
 
@@ -151,7 +151,7 @@ class _Denied(Exception):
 class _Handler(BaseHTTPRequestHandler):
     server: ArgoCDServer
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise, every response waits 40 ms for an acknowledgement
+    disable_nagle_algorithm = True  # otherwise, each response waits 40 ms for an acknowledgement
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
@@ -219,9 +219,9 @@ class _Handler(BaseHTTPRequestHandler):
                     200,
                     "<!doctype html><title>Argo CD</title>",
                     {},
-                )  # the user interface handles everything else
+                )  # all other paths belong to the user interface
             return 404, "404 page not found\n", {}
-        if asked.path == f"{api}settings":  # does not require a login
+        if asked.path == f"{api}settings":  # this endpoint does not require a login
             return 200, {"appLabelKey": "app.kubernetes.io/instance", **server.settings}, {}
         try:
             self._logged_in(asked)
@@ -284,8 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _key(self, namespace: str, project: str, name: str) -> tuple[str, str]:
         """Return the key of an Application that the token may see.
 
-        For any other name, the error does not show whether the Application exists: it is "not
-        found" if the request names a project, and "permission denied" if it does not.
+        For any other name, the error does not reveal whether the Application exists: it is "not
+        found" if the request names a project, and "permission denied" otherwise.
         """
         key = (namespace or "argocd", name)
         play = self.server.plays.get(key) if key not in self.server.hidden else None
@@ -333,7 +333,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
 
     def _patch(self, asked: Request, name: str) -> dict[str, Any]:
-        """Test and apply the patch, render the manifests, and then overwrite the whole current
+        """Test and apply the patch, render the manifests, and then overwrite the entire current
         spec.
         """
         server = self.server
@@ -369,20 +369,20 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def invalid(item: Mapping[str, Any]) -> str:
-    """Return the errors in an Application according to Argo CD's schema, or ""."""
+    """Return the errors in an Application according to Argo CD's schema, or "" if it is valid."""
     whole = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", **item}
     return "; ".join(problems("argo-cd-application-v1alpha1", whole))[:500]
 
 
 class PatchError(Exception):
-    """A JSON patch cannot be applied."""
+    """Raised when a JSON patch cannot be applied."""
 
 
 def apply_patch(
     document: dict[str, Any], operations: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Apply the operations `add`, `replace`, `remove`, and `test` of RFC 6902. Errors have the
-    messages of evanphx/json-patch.
+    """Apply the operations `add`, `replace`, `remove`, and `test` of RFC 6902. The error messages
+    are those of evanphx/json-patch.
     """
     document = copy.deepcopy(document)
     for one in operations:
@@ -449,8 +449,8 @@ def _picked(item: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def argocd_server(root: str = "") -> Iterator[ArgoCDServer]:
-    """Run a server during the block. Afterwards, fail if a client has sent anything that no client
-    should send.
+    """Run a server for the duration of the block. Afterwards, fail if a client has sent anything
+    that no client should send.
     """
     with serving(ArgoCDServer(root)) as server:
         yield server

@@ -1,5 +1,5 @@
-"""Applications as Argo CD's controller writes them at each moment of a rollout. Compared with the
-recordings of Argo CD 3.6.
+"""Applications as Argo CD's controller writes them at each moment of a rollout. They were compared
+with recordings of Argo CD 3.6.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def at(
     images: Sequence[str] = (),
     changed: int | None = None,
 ) -> dict[str, Any]:
-    """Return the Application at one moment of a rollout, as its controller writes it.
+    """Return the Application at one moment of a rollout, as Argo CD's controller writes it.
 
-    `compared` is the second of status.reconciledAt, and `changed` is the second in which the health
+    `compared` is the second of status.reconciledAt, and `changed` is the second at which the health
     changed.
     """
     state = copy.deepcopy(dict(app))
@@ -94,8 +94,8 @@ def at(
 
 
 def compared_to(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sources and the destination of a comparison. With several sources, there is also
-    an empty `source`.
+    """Return the sources and the destination of a comparison. If there are several sources, there
+    is also an empty `source`.
     """
     if "sources" in spec:
         return {
@@ -121,9 +121,7 @@ def operated(
     limit: int = 5,
     began: bool = True,
 ) -> dict[str, Any]:
-    """Return status.operationState. Without `began`, the operation does not have a result or a
-    message yet.
-    """
+    """Return status.operationState. Without `began`, the operation has no result or message yet."""
     several = "," in revision
     order: dict[str, Any] = (
         {"revisions": revision.split(",")} if several else {"revision": revision}
@@ -160,7 +158,7 @@ def resource(
 def node(
     kind: str, name: str, health: str, message: str = "", created: int = 11, reason: str = ""
 ) -> dict[str, Any]:
-    """Return a node of the resource tree. A pod has a reason, such as Running or
+    """Return a node of the resource tree. Pods have a reason, such as Running or
     ImagePullBackOff.
     """
     info = (
@@ -172,8 +170,8 @@ def node(
 
 
 def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
-    """Return the response about sync windows, each given as its kind and whether it is active.
-    Empty lists are left out.
+    """Return the API's response about sync windows. Each window is given as its kind and whether it
+    is active. Empty lists are left out.
     """
     windows = [
         ({"kind": kind, "schedule": "* * * * *", "duration": "1h", "manualSync": False}, on)
@@ -191,6 +189,6 @@ def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
 def applied(
     kind: str, name: str, message: str, status: str = "Synced", **more: Any
 ) -> dict[str, Any]:
-    """Return a resource in the result of an operation."""
+    """Return a resource as it appears in the result of an operation."""
     where = {"group": "", "version": "v1", "namespace": "web"}
     return {"kind": kind, "name": name, "message": message, "status": status, **where, **more}

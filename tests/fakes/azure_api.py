@@ -1,7 +1,7 @@
-"""A fake of Azure DevOps' REST API 7.1, as far as pull requests need it.
+"""A fake of Azure DevOps' REST API 7.1, covering what pull requests need.
 
 Requests match those of Microsoft's own clients (tests/data/forges/azure.json, compared on
-2026-11-22). The fake was never compared with a real server. The shapes are from
+2026-11-22). The fake has never been compared with a real server. The response formats are from
 learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull Request Labels", "…
 Reviewers", "Refs", and "Identities". Lists truncate descriptions to 400 characters, and do not
 include labels.
@@ -96,8 +96,8 @@ class AzureDevOps(ForgeServer):
         )
 
     def _discussion(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Handle a request for comment threads. Azure itself starts some, and only its author may
-        edit a comment.
+        """Handle a request for comment threads. Azure itself starts some threads. Comments may be
+        edited only by their authors.
         """
         if request.method == "GET":
             threads = [

@@ -1,10 +1,10 @@
-"""A fake of Bitbucket Cloud's REST API 2.0, as far as pull requests need it.
+"""A fake of Bitbucket Cloud's REST API 2.0, covering what pull requests need.
 
-Requests match Bitbucket's description (tests/data/forges/bitbucket.json, compared on 2026-11-22).
-The fake was never compared with a real server. The shapes are from
+Requests match Bitbucket's API description (tests/data/forges/bitbucket.json, compared on
+2026-11-22). The fake has never been compared with a real server. The response formats are from
 developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests, and the query language is from
-…/rest/intro/#filtering. A second POST for a branch with an open request is not an error: it renames
-the open request.
+…/rest/intro/#filtering. A second POST for a branch that already has an open request is not an
+error, but renames that request.
 """
 
 import re
@@ -33,7 +33,8 @@ class BitbucketCloud(ForgeServer):
     """A repository in a workspace."""
 
     forge, api = "bitbucket", "/2.0"
-    # The schema only has the rendered form of a summary, but all clients send the text like this.
+    # The schema contains only the rendered form of a summary, but all clients send the text like
+    # this.
     excused = ("('description' was unexpected)",)
 
     def __init__(self) -> None:
@@ -81,8 +82,8 @@ class BitbucketCloud(ForgeServer):
         return _error(404, "Not found")
 
     def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Handle a request for comments. Only its author may edit a comment, and deleted comments
-        are still listed.
+        """Handle a request for comments. Comments may be edited only by their authors. Deleted
+        comments are still listed.
         """
         if request.method == "GET":
             found = [_comment(one) for one in self.notes if one.request == pull.number]
@@ -132,7 +133,9 @@ class BitbucketCloud(ForgeServer):
         return self._page(request, [self.shown(pull, brief=True) for pull in found])
 
     def _terms(self, query: str) -> list[list[tuple[str, str, str]]]:
-        """Parse a query into terms, all of which must hold. Each is a list of alternatives."""
+        """Parse a query into terms, all of which must be satisfied. Each term is a list of
+        alternatives.
+        """
         terms = []
         for part in query.split(" AND ") if query else []:
             choices = (
@@ -244,7 +247,7 @@ class BitbucketCloud(ForgeServer):
         return self._page(request, found)
 
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
-        """Return a pull request as the API returns it. In a list, it does not have reviewers."""
+        """Return a pull request as the API returns it. In lists, the reviewers are left out."""
         full_name = f"{WORKSPACE}/{SLUG}"
         people = {
             "reviewers": [{"uuid": uuid, "type": "user"} for uuid in pull.reviewers],

@@ -1,7 +1,7 @@
-"""A fake of Bitbucket Data Center's REST API 1.0, as far as pull requests need it.
+"""A fake of Bitbucket Data Center's REST API 1.0, covering what pull requests need.
 
-Requests match Bitbucket's description (tests/data/forges/bitbucket-server.json, compared on
-2026-11-22). The fake was never compared with a real server. The shapes are from
+Requests match Bitbucket's API description (tests/data/forges/bitbucket-server.json, compared on
+2026-11-22). The fake has never been compared with a real server. The response formats are from
 developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests". `release` determines what the
 server supports: auto-merge since 8.15, drafts since 8.18. The server silently ignores unknown
 fields.
@@ -70,7 +70,8 @@ class BitbucketDataCenter(ForgeServer):
     def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
         """Handle a request for comments. The newest activity comes first.
 
-        Only its author may edit a comment, and the request must include the comment's version.
+        Comments may be edited only by their authors, and the request must include the comment's
+        version.
         """
         if request.method == "GET":
             found = [{"action": "COMMENTED", "commentAction": "ADDED", "comment": self._comment(one)}
@@ -227,7 +228,7 @@ class BitbucketDataCenter(ForgeServer):
         pull.title, pull.body = body.get("title", pull.title), body.get("description", "")
         pull.reviewers = [
             one["user"]["name"] for one in body.get("reviewers", [])
-        ]  # if there are none, all reviewers are removed
+        ]  # a request without reviewers removes all of them
         return Reply(200, self.shown(pull))
 
     def _invalid(self, body: dict[str, Any]) -> Reply | None:
@@ -331,7 +332,7 @@ class BitbucketDataCenter(ForgeServer):
             return _error(
                 401, "Authentication failed. Please check your credentials and try again.", name
             )
-        if kind == "forbidden":  # also a 401, as for a wrong login
+        if kind == "forbidden":  # like a wrong login, this results in a 401
             name = "com.atlassian.bitbucket.AuthorisationException"
             return _error(401, "You are not permitted to access this resource", name)
         if kind == "limited":

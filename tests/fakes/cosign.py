@@ -1,7 +1,7 @@
-"""The artifacts that cosign stores in a registry: real signatures, with keys from openssl.
+"""The artifacts that cosign stores in a registry: real signatures, made with keys from openssl.
 
-Compared with signatures made by cosign 3.1.3 on 2026-11-22. `make test-real` runs cosign
-(tests/real/test_distribution.py).
+They were compared with signatures made by cosign 3.1.3 on 2026-11-22. `make test-real` runs cosign
+itself (tests/real/test_distribution.py).
 """
 
 import base64
@@ -70,7 +70,7 @@ def tag_of(digest: str, ending: str = "sig") -> str:
 
 
 def payload(digest: str, kind: str = "cosign container image signature") -> bytes:
-    """Return the bytes that are signed."""
+    """Return the bytes that cosign signs for an image."""
     critical = {
         "identity": {"docker-reference": ""},
         "image": {"docker-manifest-digest": digest},
@@ -80,7 +80,7 @@ def payload(digest: str, kind: str = "cosign container image signature") -> byte
 
 
 def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a payload and its signature as a layer."""
+    """Return a manifest layer with a payload and its signature."""
     said = {"dev.cosignproject.cosign/signature": base64.b64encode(signature).decode(), **notes}
     return blob, {
         "mediaType": PAYLOAD,
@@ -91,7 +91,9 @@ def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str,
 
 
 def signatures(*parts: tuple[bytes, dict[str, Any]], subject: Content | None = None) -> Content:
-    """Return a manifest with these signatures. With a subject, it refers to the image."""
+    """Return a manifest with these signatures. If there is a subject, the manifest refers to that
+    image.
+    """
     return _manifest(parts, ARTIFACT, subject)
 
 
@@ -135,8 +137,8 @@ def bundle(
 
 
 def referrer(blob: bytes, subject: Content, predicate: str = "") -> Content:
-    """Return the manifest of a bundle that refers to an image. Its annotation has the bundle's
-    predicate type.
+    """Return the manifest of a bundle that refers to an image. The manifest's annotation contains
+    the bundle's predicate type.
     """
     described = {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)}
     said = {
@@ -147,8 +149,8 @@ def referrer(blob: bytes, subject: Content, predicate: str = "") -> Content:
 
 
 def attestations(*parts: tuple[bytes, dict[str, str]]) -> Content:
-    """Return a manifest with these envelopes, as stored by cosign 2 and Tekton Chains. Each comes
-    with the annotations of its layer.
+    """Return a manifest with these envelopes, as stored by cosign 2 and Tekton Chains. Each
+    envelope is given together with the annotations of its layer.
     """
     named = [
         (

@@ -1,7 +1,7 @@
 """Checks requests against a forge's own API description: paths, parameters, fields, and types.
 
 The descriptions are in tests/data/forges. `python -m scripts.forge_descriptions` generates them
-from the forges' own.
+from those that the forges publish.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 FOLDER = Path(__file__).parent.parent / "data" / "forges"
-MANY = {"ref", "head", "branch", "name"}  # values that may contain slashes, such as `{ref}`
+MANY = {"ref", "head", "branch", "name"}  # variables in paths whose values may contain slashes
 
 
 class Description:
@@ -33,8 +33,8 @@ class Description:
         self._validators: dict[tuple[str, str], Any] = {}
 
     def operation(self, method: str, path: str) -> str:
-        """Return the operation of a request, or "" if there is none. If several match, return the
-        one with the fewest variables.
+        """Return the operation that a request matches, or "" if there is none. If several
+        operations match, return the one with the fewest variables.
         """
         found = [
             name for verb, name, route in self._routes if verb == method and route.fullmatch(path)
@@ -42,8 +42,8 @@ class Description:
         return min(found, key=lambda name: name.count("{"), default="")
 
     def problems(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> list[str]:
-        """Return the parts of a request that are not described. `path` is the path as sent,
-        relative to the API's address.
+        """Return the parts of a request that the description does not cover. `path` is the path as
+        sent, relative to the API's address.
         """
         name = self.operation(method, path)
         if not name:
@@ -71,8 +71,8 @@ class Description:
         return found
 
     def validator(self, name: str, *place: str) -> Any:
-        """Return a validator for the schema at a place in an operation. Requests must not contain
-        unknown fields.
+        """Return a validator for the schema at a given place in an operation. Requests must not
+        contain unknown fields.
         """
         key = name, "/".join(place)
         if key not in self._validators:
@@ -85,7 +85,7 @@ class Description:
 
 
 def strict(schema: Any) -> Any:
-    """Return the schema, changed so that an object with listed properties must not have any
+    """Return a stricter schema, in which objects with listed properties must not have any
     others.
     """
     if isinstance(schema, list):
@@ -101,5 +101,5 @@ def strict(schema: Any) -> Any:
 
 @cache
 def described(forge: str) -> Description:
-    """Return a forge's description. Each file is read only once."""
+    """Return a forge's API description. Each file is read only once."""
     return Description(forge)

@@ -1,7 +1,7 @@
 """The base class of the fake forges: an HTTP server with branches and pull requests, injected
 faults, and strict checks.
 
-A fake responds according to its forge's documentation. Requests that the documentation does not
+Fakes respond according to their forges' documentation. Requests that the documentation does not
 allow are recorded in `wrong`. Each request is also checked against the forge's own API description
 (`fakes.description`).
 """
@@ -33,8 +33,8 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """A response. `status` 0 drops the connection, and -1 does so after the request has taken
-    effect.
+    """A response. `status` 0 drops the connection, and `status` -1 drops it after the request has
+    taken effect.
     """
 
     status: int
@@ -58,7 +58,7 @@ class Pull:
     version: int = 0
     merge_commit: str = ""
     auto: dict[str, Any] | None = None  # the requested auto-merge
-    fork: bool = False  # whether it comes from a different repository
+    fork: bool = False  # whether its head branch is in a different repository
 
 
 @dataclass
@@ -79,8 +79,8 @@ class Shown:
     environment: str
     commit: str
     states: list[str]
-    links: list[str] = field(default_factory=list)  # links to the environment
-    ours: bool = True  # whether we created it, rather than a CI job
+    links: list[str] = field(default_factory=list)  # URLs that link to the environment
+    ours: bool = True  # whether we created the deployment, rather than a CI job
 
 
 @dataclass
@@ -94,16 +94,16 @@ class Fault:
 
 
 class ForgeServer(ThreadingHTTPServer):
-    """A fake forge, with the state of one repository."""
+    """A fake forge, including the state of one repository."""
 
     daemon_threads = True
     login = "Bearer good-token"
     forge, api = (
         "",
         "",
-    )  # the forge whose description is used, and the prefix of the described paths
-    aside: tuple[str, ...] = ()  # prefixes of paths that are not described
-    # endings of problems to ignore, because the forge accepts what its description lacks
+    )  # the forge whose API description is used, and the prefix of the paths in it
+    aside: tuple[str, ...] = ()  # prefixes of paths that the description does not cover
+    # endings of problems to ignore, because the forge accepts more than it describes
     excused: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -113,17 +113,17 @@ class ForgeServer(ThreadingHTTPServer):
         self.pulls: list[Pull] = []
         self.notes: list[Note] = []
         self.deployments: list[Shown] = []
-        self.statuses: list[tuple[str, str, str]] = []  # of commits: (commit, context, state)
+        self.statuses: list[tuple[str, str, str]] = []  # commit statuses: (commit, context, state)
         self.commits: set[str] = set()  # the commits that were built
         self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → the forge's ID
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
-        self.sent = 0  # bytes of all responses
+        self.sent = 0  # total size of all responses, in bytes
         self.connections = 0
         self.before: Callable[[Request], None] = lambda _request: (
             None
-        )  # what others do just before a request is handled
+        )  # called just before a request is handled, to do what others might do
 
     def get_request(self) -> Any:
         self.connections += 1
@@ -139,7 +139,7 @@ class ForgeServer(ThreadingHTTPServer):
 
     @property
     def writes(self) -> list[str]:
-        """The method and path of each request that changed something or tried to."""
+        """The method and path of each request that changed something or tried to do so."""
         return [f"{one.method} {one.path}" for one in self.seen if one.method != "GET"]
 
     def fail(self, reply: Reply, method: str = "", end: str = "", times: int = 1) -> None:
@@ -181,7 +181,7 @@ class ForgeServer(ThreadingHTTPServer):
         pull.version += 1
 
     def require(self, true: object, what: str) -> None:
-        """Record a request that violates the documentation."""
+        """Record a request as wrong if it violates the documentation."""
         if not true:
             self.wrong.append(what)
 
@@ -205,7 +205,7 @@ class ForgeServer(ThreadingHTTPServer):
             return self.answer(request)
 
     def _described(self, request: Request) -> None:
-        """Record the parts of a request that the forge does not describe."""
+        """Record the parts of a request that the forge's API description does not cover."""
         path = request.target.partition("?")[0]
         if not self.forge or not path.startswith(self.api):
             return
@@ -217,7 +217,7 @@ class ForgeServer(ThreadingHTTPServer):
             self.wrong += [one for one in found if not one.endswith(self.excused or "-")]
 
     def answer(self, request: Request) -> Reply:
-        """Return the response of the forge. The caller holds `lock`."""
+        """Return the forge's response. The caller must hold `lock`."""
         raise NotImplementedError
 
     def refusal(self, kind: str) -> Reply:
@@ -230,7 +230,7 @@ class ForgeServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: ForgeServer
     protocol_version = "HTTP/1.1"
-    wbufsize = 65536  # sends a response in one packet, because the second of two would be delayed
+    wbufsize = 65536  # sends each response as one packet, because a second packet would be delayed
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
@@ -272,4 +272,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_message: object) -> None:
-        """Log nothing: `seen` records the requests."""
+        """Log nothing, because `seen` records the requests."""

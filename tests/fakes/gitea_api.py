@@ -1,7 +1,7 @@
-"""A fake of Gitea's API v1, as far as pull requests need it. Compared with a real Gitea 1.26.0 on
-2026-11-22.
+"""A fake of Gitea's API v1, covering what pull requests need. It was compared with a real Gitea
+1.26.0 on 2026-11-22.
 
-tests/data/recorded/gitea-1.26 has the responses of the real server, and
+tests/data/recorded/gitea-1.26 contains responses of the real server, and
 tests/forges/test_gitea_recorded.py puts the fake into the same situations. The real server also
 cancels an auto-merge on DELETE (tests/real). Only the timeline is taken from Gitea's source.
 """
@@ -31,7 +31,7 @@ class Gitea(ForgeServer):
     aside = ("/version",)
     excused = (
         "('Do' was unexpected)",
-    )  # described as `do` since 1.26, and as `Do` before that; 1.26 accepts both
+    )  # documented as `do` since 1.26, and as `Do` before that; 1.26 accepts both
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class Gitea(ForgeServer):
             "write",
         )
         self.private = self.public_only = self.archived = self.without_pulls = False
-        self.merging: set[int] = set()  # requests that will be merged after one more look
+        self.merging: set[int] = set()  # requests that will be merged after being read once more
         self.most = 50  # rows per page
         self.checks = "pending"  # "pending", "none", "forbidden"
-        self.looks = 0  # how many more looks report that it is still checking for conflicts
+        self.looks = 0  # how many more reads report that the server is still checking for conflicts
         self.conflicts = self.signs_not = self.fork_gone = False
         self.settings = {
             "allow_merge_commits": True, "allow_squash_merge": True, "allow_rebase": True,
@@ -126,8 +126,8 @@ class Gitea(ForgeServer):
         return NOT_FOUND
 
     def _out_of_scope(self, method: str, path: str) -> Reply | None:
-        """Return an error for what the token's scopes do not allow. Issues and labels have a scope
-        of their own, but requests do not.
+        """Return an error if the token's scopes do not allow the request. Issues and labels have
+        their own scope, but pull requests do not.
         """
         of_issues = "/issues/" in path or path.endswith("/labels")
         kind = (
@@ -150,8 +150,8 @@ class Gitea(ForgeServer):
         )
 
     def _close_without_branch(self) -> None:
-        """Close the open requests whose branches were deleted, in the name of the person who did
-        so. The timeline has both events.
+        """Close the open pull requests whose branches were deleted, as the person who deleted them.
+        The timeline contains both events.
         """
         for pull in self.pulls:
             tip = self.branches.get(pull.head)
@@ -201,7 +201,7 @@ class Gitea(ForgeServer):
         return self._page(request, found)
 
     def _by_ends(self, _request: Request, base: str, head: str) -> Reply:
-        """Return the oldest request for these branches, in any state."""
+        """Return the oldest pull request for these branches, in any state."""
         found = [one for one in self.pulls if (one.base, one.head, one.fork) == (base, head, False)]
         return Reply(200, self.shown(found[0])) if found else NOT_FOUND
 
@@ -270,8 +270,8 @@ class Gitea(ForgeServer):
         return Reply(201, _labels(self.known_labels)[-1])
 
     def _set_labels(self, request: Request, number: str) -> Reply:
-        """Add labels by number or by name. Unknown labels are ignored, and names are
-        case-sensitive.
+        """Add labels by number or by name. Names are case-sensitive, and unknown labels are
+        ignored.
         """
         if (pull := self.pull(number)) is None:
             return NOT_FOUND
@@ -322,8 +322,8 @@ class Gitea(ForgeServer):
         )
 
     def _ask_reviewers(self, request: Request, number: str) -> Reply:
-        """Request all reviewers or none. The response leaves out those who had already been
-        requested.
+        """Request reviews from all of these reviewers or none. The response leaves out those who
+        had already been requested.
         """
         pull = self.pull(number)
         assert pull is not None
@@ -351,7 +351,7 @@ class Gitea(ForgeServer):
     def _merge(self, request: Request, number: str) -> Reply:
         """Schedule or cancel an auto-merge, which is not tied to one commit.
 
-        A disabled merge style and a missing approval are accepted.
+        Disabled merge styles and missing approvals are accepted.
         """
         pull = self.pull(number)
         assert pull is not None
@@ -403,7 +403,9 @@ class Gitea(ForgeServer):
         }  # fmt: skip
 
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
-        """Return a pull request as the API returns it. In a list, empty lists are null."""
+        """Return a pull request as the API returns it. If it is part of a list, its own empty lists
+        are null.
+        """
         there = not self.fork_gone if pull.fork else pull.head in self.branches
         none: list[Any] | None = None if brief else []
         ours = (-1 if self.fork_gone else FORK) if pull.fork else NUMBER
@@ -479,7 +481,7 @@ def _draft(pull: Pull) -> bool:
 
 
 def _cut(title: str) -> str:
-    """Truncate a title to 255 columns. A wide letter takes up two. A longer title is not an
+    """Truncate a title to 255 columns. Wide letters take up two columns. Longer titles are not an
     error.
     """
     if sum(map(_columns, title)) <= 255:

@@ -1,8 +1,8 @@
-"""A fake of GitHub's REST API, as far as pull requests need it, and of the two GraphQL mutations
+"""A fake of GitHub's REST API, covering what pull requests need, and of the two GraphQL mutations
 for auto-merge.
 
 Every request and response is checked against GitHub's own API description
-(tests/data/forges/github.json, compared on 2026-11-22). The rest (error messages, GraphQL
+(tests/data/forges/github.json, compared on 2026-11-22). Everything else (error messages, GraphQL
 responses) is from docs.github.com and from GitHub itself.
 """
 
@@ -32,7 +32,7 @@ class GitHub(ForgeServer):
     """A repository on a GitHub Enterprise Server."""
 
     forge, api = "github", "/api/v3"
-    # where a renamed repository is found; what a probe requests
+    # the paths at which renamed repositories are found, and the path that a probe requests
     aside = ("/repositories/", "/meta")
 
     def __init__(self) -> None:
@@ -47,17 +47,17 @@ class GitHub(ForgeServer):
             "allow_rebase_merge": True,
         }
         self.drafts = True
-        # "waiting", "ready" (the request goes straight into the queue), "silent" (success without
+        # "waiting", "ready" (the request is added to the queue at once), "silent" (success without
         # any effect), or one of REFUSALS
         self.auto_merge = "waiting"
         # the merge methods that the repository allows, whatever its settings say
         self.ways = set(WAYS)
         self.queue = False  # whether the branch accepts changes only through its merge queue
-        self.queue_refuses = ""  # the queue's message for a request that it does not accept yet
+        self.queue_refuses = ""  # the queue's error for a request that it does not accept yet
         self.queued: set[int] = set()
         self.events: dict[int, list[dict[str, Any]]] = {}  # the queue's events, as in GraphQL
         self.conflicts = False
-        self.old_names: set[str] = set()  # previous names of the repository, with the owner
+        self.old_names: set[str] = set()  # previous names of the repository, including the owner
 
     def answer(self, request: Request) -> Reply:
         if request.path == "/api/graphql":
@@ -401,8 +401,8 @@ class GitHub(ForgeServer):
         pull.auto = auto
 
     def happened(self, number: int, kind: str, reason: str = "", actor: str = "") -> None:
-        """Add an event of the queue or of auto-merge. If it has no actor, GitHub's own queue caused
-        it.
+        """Add an event about the queue or about auto-merge. An event without an actor was caused by
+        GitHub's own queue.
         """
         who = {"__typename": "User" if actor else "Bot", "login": actor or "github-merge-queue"}
         event = {"__typename": kind}
@@ -475,7 +475,7 @@ class GitHub(ForgeServer):
             "merged": merged,
             "merged_at": "2026-11-21T06:00:00Z" if merged else None,
             "closed_at": None if pull.state == "open" else "2026-11-21T06:00:00Z",
-            # for an open request, GitHub's test merge
+            # for an open request, this is GitHub's test merge
             "merge_commit_sha": pull.merge_commit or "f" * 40,
             "mergeable": None if pull.state != "open" else not self.conflicts,
             "labels": [_label(one) for one in pull.labels],
@@ -483,7 +483,7 @@ class GitHub(ForgeServer):
             "assignee": None,
             "requested_reviewers": [_user(one) for one in pull.reviewers],
             "requested_teams": [_team(one) for one in self.asked_teams.get(pull.number, [])],
-            # a request in the queue does not have an auto-merge
+            # requests in the queue do not have an auto-merge
             "auto_merge": _auto() if pull.auto and pull.number not in self.queued else None,
         }
 
@@ -557,5 +557,5 @@ def _auto() -> dict[str, Any]:
 
 @cache
 def _issue() -> dict[str, Any]:
-    """Return the description's own example of an issue."""
+    """Return the example of an issue in GitHub's API description."""
     return dict(described("github").examples["issue"])

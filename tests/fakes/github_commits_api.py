@@ -1,4 +1,4 @@
-"""A fake of GitHub's API for commits, on a real bare repository: branches (REST),
+"""A fake of GitHub's API for commits, backed by a real bare repository: branches (REST),
 `createCommitOnBranch`, and `updateRefs`.
 
 Mutations are checked against GitHub's own schema (tests/data/forges/github.graphql, compared on
@@ -25,17 +25,17 @@ STALE = 'Expected branch to point to "{}" but it did not.  Pull and try again.'
 
 
 class CommittingGitHub(GitHub):
-    """A fake GitHub whose repository is in a folder. Commits are created with git's plumbing, and
-    their author differs from a run's.
+    """A fake GitHub whose repository is in a folder. Commits are created with git's plumbing
+    commands, and their author differs from that of a run.
     """
 
     def __init__(self, repo: Path) -> None:
         super().__init__()
         self.repo = repo
         self.refuses = (
-            ""  # the message with which it rejects every commit because of the branch's rules
+            ""  # the message with which every commit is rejected because of the branch's rules
         )
-        self.refuses_moves = ""  # the message with which it refuses to move branches
+        self.refuses_moves = ""  # the message with which moving a branch is refused
 
     def serve(self, request: Request) -> Reply:
         if (

@@ -20,7 +20,9 @@ def schema() -> GraphQLSchema:
 
 
 def invalid(query: str, variables: Mapping[str, Any]) -> str:
-    """Return the errors in a query or its variables according to the schema, or ""."""
+    """Return the errors in a query or its variables according to the schema, or "" if there are
+    none.
+    """
     document = parse(query)
     errors = [error.message for error in validate(schema(), document)]
     (operation,) = document.definitions

@@ -1,9 +1,9 @@
-"""A fake of GitLab's REST API v4, as far as merge requests need it.
+"""A fake of GitLab's REST API v4, covering what merge requests need.
 
 Requests match those of GitLab's own Go client (tests/data/forges/gitlab.json, compared on
-2026-11-22). The shapes and error messages are from docs.gitlab.com/api/merge_requests,
-/api/branches, /api/users, and /api/rest, and were recorded from GitLab 17. The effects of a push
-are from GitLab's source.
+2026-11-22). The response formats and error messages are from docs.gitlab.com/api/merge_requests,
+/api/branches, /api/users, and /api/rest, and from recordings of GitLab 17. The effects of a push
+are from GitLab's source code.
 """
 
 from typing import Any
@@ -29,12 +29,12 @@ class GitLab(ForgeServer):
         self.removes: dict[int, bool] = {}
         self.assigned: dict[int, list[str]] = {}
         self.premium = True
-        self.looks = 0  # how many more looks report a request as "checking"
+        self.looks = 0  # how many more reads report a request as "checking"
         # "running", "none", "required" (missing, but required by the project), "forbidden"
         self.pipeline = "running"
         self.trains = False
         self.conflicts = False
-        self.links: dict[int, str] = {}  # the environments' links
+        self.links: dict[int, str] = {}  # the URLs of the environments
         self.old_names: set[str] = set()  # previous paths of the project
 
     def answer(self, request: Request) -> Reply:
@@ -90,7 +90,9 @@ class GitLab(ForgeServer):
         return _error(404, "404 Not found")
 
     def _join_train(self, request: Request, number: str) -> Reply:
-        """Add a request to the merge train at once or, with a 202, when its pipeline succeeds."""
+        """Add a request to the merge train, either at once or (with a 202) when its pipeline
+        succeeds.
+        """
         if not self.trains:
             return _error(403, "403 Forbidden")
         if (pull := self.pull(number)) is None:
@@ -104,8 +106,8 @@ class GitLab(ForgeServer):
         return Reply(202 if waits else 201, [{"id": 267, "merge_request": {"iid": pull.number}}])
 
     def _refresh(self) -> None:
-        """Do what GitLab does after a push (RefreshService): cancel auto-merges, and close requests
-        whose branch is gone.
+        """Do what GitLab's RefreshService does after a push: cancel auto-merges, and close requests
+        whose branches are gone.
         """
         for pull in self.open:
             if pull.auto and self.branches.get(pull.head) != pull.auto["sha"]:

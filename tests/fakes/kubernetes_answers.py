@@ -1,9 +1,9 @@
 """The responses of a fake Kubernetes API: paginated lists, 410, 403, patches with tests, and
 validation by Argo CD's own schema.
 
-Compared with recorded responses of Kubernetes 1.36 on 2026-11-22
-(tests/kubernetes/test_kubernetes_recorded.py), and with Kubernetes 1.37.2 by every `make test-real`
-(tests/real/test_kubernetes_stand_in.py).
+They were compared with recorded responses of Kubernetes 1.36 on 2026-11-22
+(tests/kubernetes/test_kubernetes_recorded.py), and are compared with Kubernetes 1.37.2 by every
+`make test-real` (tests/real/test_kubernetes_stand_in.py).
 """
 
 import base64
@@ -97,7 +97,7 @@ def _quoted(name: str) -> str:
 
 
 def _place(path: str) -> tuple[str, str, str]:
-    """Return the (group/plural, namespace, name) in a path."""
+    """Return the (group/plural, namespace, name) that a path refers to."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = ""
@@ -168,7 +168,7 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
     whole = [one for _, one in page]
     if version_of != "v1":
         metadata = {"continue": "", **metadata}
-    else:  # built-in kinds, unlike custom resources
+    else:  # only for built-in kinds, not for custom resources
         whole = [
             {key: value for key, value in one.items() if key not in ("apiVersion", "kind")}
             for one in whole
@@ -177,8 +177,8 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
-    """Return a continue token like those of Kubernetes: where to continue, in base64 without
-    padding.
+    """Return a continue token in Kubernetes' format: the position at which to continue, in base64
+    without padding.
     """
     said = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{'/'.join(start)}\0"}
     return (
@@ -199,7 +199,7 @@ def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
             "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
         )
         raise Status(400, "BadRequest", why) from None
-    if version == -1:  # from a 410: list the current state
+    if version == -1:  # the token is from a 410: list the current state
         return (namespace, name), api.version
     if version <= api.compacted:
         raise Status(
@@ -268,7 +268,7 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
     if kind == "application/json-patch+json":
         try:
             operate(made, change)
-        except Unprocessable:  # a failed test or a missing path; the response does not say which
+        except Unprocessable:  # a failed test or a missing path: the response is the same
             said = "the server rejected our request due to an error in our request"
             raise Status(422, "Invalid", said, details={}) from None
     elif kind == "application/merge-patch+json":
@@ -304,7 +304,7 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
 
 
 def _cause(field: str, wanted: str, there: str) -> Object:
-    """Return the cause for a violation of the custom resource's schema."""
+    """Return the `cause` entry for a violation of the custom resource's schema."""
     if not wanted:
         return {"reason": "FieldValueRequired", "message": "Required value", "field": field}
     message = f'Invalid value: "{there}": {field} in body must be of type {wanted}: "{there}"'

@@ -1,8 +1,8 @@
-"""A fake Kubernetes API in this process. It behaves as a real one did in experiments (pagination,
-410, 403, gzip, as=…).
+"""A fake in-process Kubernetes API. It behaves as a real API did in experiments (pagination, 410,
+403, gzip, as=…).
 
-RBAC manifests determine access. Applications that are written are checked against Argo CD's own
-schema.
+Access is determined by RBAC manifests. Applications that clients write are checked against Argo
+CD's own schema.
 """
 
 import gzip
@@ -45,7 +45,7 @@ GZIP_FROM = 128 * 1024  # bytes, as in the real API server
 def running(
     api: KubernetesApi | None = None, wrap: Callable[[Any], Any] = lambda sock: sock
 ) -> Iterator[KubernetesApi]:
-    """Run the API on a free port during the block. `wrap` adds TLS to its socket."""
+    """Run the API on a free port for the duration of the block. `wrap` adds TLS to its socket."""
     found = api or KubernetesApi()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
     server.daemon_threads = True
@@ -76,7 +76,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             size = int(self.headers.get("Content-Length") or 0)
             content = self.rfile.read(size) if size else b""
             path, _, query = self.path.partition("?")
-            path = re.sub(r"^http://[^/]*", "", path)  # requests to a proxy have a full URL
+            path = re.sub(r"^http://[^/]*", "", path)  # requests to a proxy contain a full URL
             fault = next((one for one in api.faults if one.path in path), None)
             if fault:
                 fault.times -= 1

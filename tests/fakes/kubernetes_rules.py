@@ -7,8 +7,8 @@ Object = dict[str, Any]
 
 
 class Unprocessable(Exception):
-    """A JSON patch cannot be applied. The messages are those of the library that the API server
-    uses.
+    """Raised when a JSON patch cannot be applied. The messages are those of the library that the
+    API server uses.
     """
 
 
@@ -39,7 +39,7 @@ def granted(
 
 
 def _role(documents: Iterable[Object], binding: Object) -> Object:
-    """Return a binding's role: a Role in the same namespace, or a ClusterRole."""
+    """Return the role that a binding refers to: a Role in the same namespace, or a ClusterRole."""
     wanted = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
     same = [one for one in documents if (one["kind"], one["metadata"]["name"]) == wanted]
     return next(
@@ -52,7 +52,7 @@ def _home(document: Object) -> str:
 
 
 def merged(old: Any, change: Any) -> Any:
-    """Return an object after a merge patch (RFC 7386)."""
+    """Apply a merge patch (RFC 7386) to an object, and return the result."""
     if not isinstance(change, dict):
         return change
     done = dict(old) if isinstance(old, dict) else {}
@@ -71,8 +71,8 @@ def operate(document: Any, operations: Iterable[Object]) -> None:
 
 
 def _operate(document: Any, operation: Object) -> None:
-    """Apply one operation of a JSON patch (RFC 6902). Errors have the messages of the library that
-    the API server uses.
+    """Apply one operation of a JSON patch (RFC 6902). The error messages are those of the library
+    that the API server uses.
     """
     path = operation["path"]
     parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
@@ -90,7 +90,7 @@ def _operate(document: Any, operation: Object) -> None:
         elif operation["op"] == "remove":
             del at[last]
         elif operation["op"] == "replace":
-            at[last] = (at[last], operation["value"])[1]  # reading it fails if it does not exist
+            at[last] = (at[last], operation["value"])[1]  # fails if the path does not exist
         elif isinstance(at, list):
             at.insert(last, operation["value"])
         else:

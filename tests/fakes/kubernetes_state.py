@@ -1,5 +1,5 @@
-"""The state of a fake Kubernetes API in this process: its objects, who may do what, and the
-requests it received.
+"""The state of the fake in-process Kubernetes API: its objects, who may do what, and the requests
+it has received.
 """
 
 import copy
@@ -31,7 +31,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, from the point of view of RBAC."""
+    """A request as seen by RBAC."""
 
     user: str
     verb: str
@@ -40,14 +40,14 @@ class Asked:
     name: str
     query: Mapping[str, str]
     accept: str
-    sent: int  # bytes of the response
+    sent: int  # size of the response in bytes
     allowed: bool
     content: Any
 
 
 @dataclass
 class Fault:
-    """A fault for the next `times` requests with `path` in their path."""
+    """A fault for the next `times` requests whose path contains `path`."""
 
     status: int = 0  # 0 means that `how` applies
     how: str = ""  # "reset", "half", "drip", "drip-head", "html", "huge", "text"
@@ -58,7 +58,7 @@ class Fault:
 
 @dataclass
 class KubernetesApi:
-    """The state of the cluster, and the requests it received."""
+    """The state of the cluster, and the requests it has received."""
 
     tokens: dict[str, str] = field(default_factory=lambda: {"admin-token": ADMIN})
     rules: list[Object] = field(default_factory=list)  # RBAC manifests
@@ -70,7 +70,7 @@ class KubernetesApi:
     knows_metadata: bool = True
     compresses: bool = True
     compacted: int = 0  # continue tokens from this version and older ones have expired
-    own_continue: bool = True  # whether a 410 includes a token to continue with
+    own_continue: bool = True  # whether a 410 includes a token for continuing the list
     version: int = 100
     # whether the API server has just started, so that its storage is not ready yet
     starting: bool = False
@@ -78,7 +78,7 @@ class KubernetesApi:
     now: str = "2026-11-21T06:17:01Z"  # the time at which objects are created
     before: Callable[[Asked], None] = lambda _asked: (
         None
-    )  # what others do just before a request is handled
+    )  # called just before a request is handled, to do what others might do
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, resource: str, *items: Object) -> None:
@@ -98,11 +98,11 @@ class KubernetesApi:
             for one in (made.get("status") or {}).get("resources") or ():
                 one.pop(
                     "health", None
-                )  # Argo CD has not written it since 3.0; only its own API adds it
+                )  # Argo CD has not stored this field since 3.0; only its own API adds it
             self.objects[resource][made["metadata"]["namespace"], made["metadata"]["name"]] = made
 
     def forget(self, resource: str) -> None:
-        """Remove this kind, as if it were not installed."""
+        """Remove this kind, as if it had never been installed."""
         del self.objects[resource]
 
     def of(self, resource: str, name: str, namespace: str = "argocd") -> Any:
@@ -130,7 +130,7 @@ class Status(Exception):
         super().__init__(message)
         self.code = code
         token, self.headers = more.pop("token", ""), more.pop("headers", {})
-        text = more.pop("text", "")  # for a response without a Status object
+        text = more.pop("text", "")  # a body to send instead of a Status object
         self.body = text or {
             "kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}, "status": "Failure",
             "message": message, "reason": reason, "code": code, **more,

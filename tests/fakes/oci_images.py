@@ -1,5 +1,5 @@
-"""Images of a few bytes: as content to serve, as an OCI layout, or pushed to a registry. No network
-is needed.
+"""Tiny images of a few bytes: as content to serve, as an OCI layout, or pushed to a registry. No
+network access is needed.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ def image(
     seed: str = "",
 ) -> Content:
     """Return an image for one platform. `seed` distinguishes images that would otherwise be
-    equal.
+    identical.
     """
     os, arch, variant = (*platform.split("/"), "", "")[:3]
     layer = f"layer {platform} {seed}".encode()
@@ -85,7 +85,7 @@ def image(
 
 
 def attestation(subject: Content) -> tuple[Content, dict[str, Any]]:
-    """Return the attestation that BuildKit adds to an index for an image, and the attestation's
+    """Return the attestation for an image that BuildKit adds to the index, and the attestation's
     entry in the index.
     """
     made = image("unknown/unknown", None, seed=f"attestation of {subject.digest}")
@@ -124,7 +124,7 @@ def whole(
     parts: Mapping[str, tuple[str, bytes]] | None = None,
     platform: str = "",
 ) -> Content:
-    """Return the content with this top manifest."""
+    """Return the content that has this manifest at the top."""
     body = json.dumps(data).encode()
     return Content(
         blobs, {**(parts or {}), digest_of(body): (media_type, body)}, digest_of(body), platform
@@ -150,7 +150,9 @@ def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
 
 
 def push(url: str, repository: str, tag: str, content: Content, **how: Any) -> None:
-    """Push an image to a registry. `how` has arguments for requests (auth, headers, verify)."""
+    """Push an image to a registry. `how` contains arguments for requests (auth, headers,
+    verify).
+    """
     base = f"{url}/v2/{repository}"
     for digest, blob in content.blobs.items():
         started = _sent("POST", f"{base}/blobs/uploads/", b"", how)

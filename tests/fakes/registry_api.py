@@ -1,9 +1,9 @@
 """A fake registry in the test process, for situations that are impossible to create with a real
 registry.
 
-It follows the OCI distribution specification and Docker's token documentation. Where these say
-nothing, it follows real registries: a manifest is not found if its type is not in `Accept`.
-`faults` replace individual responses.
+The fake follows the OCI distribution specification and Docker's token documentation. Where these
+are silent, it follows real registries: for example, a manifest is not found if its type is not in
+`Accept`. `faults` replace individual responses.
 """
 
 import base64
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
 
 class RegistryApi(ThreadingHTTPServer):
-    """A fake registry. All its settings may be changed while it runs."""
+    """A fake registry. All of its settings may be changed while it is running."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -47,11 +47,11 @@ class RegistryApi(ThreadingHTTPServer):
         self.tags: dict[str, dict[str, str]] = {}  # repository → tag → digest
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
-        self.challenge = ""  # sent to a client without a login: "Basic …", "Bearer …"
+        self.challenge = ""  # the challenge sent to a client without a login: "Basic …", "Bearer …"
         self.users: dict[str, str] = {}
         self.refresh_tokens: set[str] = set()
-        self.anonymous = False  # whether everyone gets a token
-        self.basic_tokens = True  # whether Basic authentication gets a token
+        self.anonymous = False  # whether everyone receives a token
+        self.basic_tokens = True  # whether Basic authentication yields a token
         self.token_answer: Callable[[str], Any] = lambda token: {"token": token, "expires_in": 300}
         self.tokens: set[str] = set()
         self.page = 0  # tags per page; 0 means all
@@ -64,11 +64,11 @@ class RegistryApi(ThreadingHTTPServer):
         self.seen: list[Seen] = []
         self.busy, self.most_at_once = 0, 0
         self.delay = 0.0
-        self.crowd = 0  # requests wait until this many have been in progress at once
+        self.crowd = 0  # requests block until this many have been in progress at once
         self.gate = threading.Condition()
 
     def handle_error(self, *_request: object) -> None:
-        """Log nothing, because clients in these tests drop connections."""
+        """Log nothing, because clients drop connections in these tests."""
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class RegistryApi(ThreadingHTTPServer):
 
 @contextmanager
 def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
-    """Run a registry during the block."""
+    """Run a registry for the duration of the block."""
     with serving(RegistryApi(host)) as server:
         yield server
 
@@ -108,7 +108,7 @@ def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
 class _Handler(BaseHTTPRequestHandler):
     server: RegistryApi
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise, every response waits 40 ms for an acknowledgement
+    disable_nagle_algorithm = True  # otherwise, each response waits 40 ms for an acknowledgement
 
     def do_GET(self) -> None:
         self._serve()
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def log_message(self, *_message: object) -> None:
-        """Log nothing: `seen` records the requests."""
+        """Log nothing, because `seen` records the requests."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

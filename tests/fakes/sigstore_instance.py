@@ -1,5 +1,5 @@
-"""A fake Sigstore instance: a certificate authority like Fulcio, a certificate transparency log,
-and a transparency log like Rekor.
+"""A fake Sigstore instance: a CA like Fulcio, a certificate transparency log, and a transparency
+log like Rekor.
 
 Its signatures pass all checks of the package sigstore 4.5.1: chain, certificate log, time,
 inclusion, promise, and identity.
@@ -51,7 +51,7 @@ def pae(kind: str, content: bytes) -> bytes:
 
 
 def utf8(text: str) -> bytes:
-    """Return a UTF8String in DER."""
+    """Return a DER-encoded UTF8String."""
     raw = text.encode()
     length = bytes([len(raw)]) if len(raw) < 128 else bytes([0x82]) + struct.pack("!H", len(raw))
     return b"\x0c" + length + raw
@@ -75,7 +75,7 @@ def workflow(
     runner: str = "github-hosted",
     signer: str = "",
 ) -> dict[str, str]:
-    """Return the claims of a GitHub Actions job."""
+    """Return the identity claims of a GitHub Actions job."""
     config = f"{repository}/{path}@{ref}"
     return {
         "subject": signer or config, "8": issuer, "9": signer or config, "11": runner, "12": repository, "14": ref,
@@ -148,8 +148,8 @@ class Sigstore:
         return path
 
     def certificate(self, claims: Mapping[str, str]) -> tuple[Key, x509.Certificate]:
-        """Issue a certificate with these claims: its `subject`, and extensions by the last number
-        of their OIDs.
+        """Issue a certificate with these claims: its `subject`, and extensions keyed by the last
+        number of their OIDs.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject: x509.GeneralName = x509.UniformResourceIdentifier(claims["subject"])
@@ -250,7 +250,7 @@ class Sigstore:
         return signed, self.notes(pem)
 
     def notes(self, pem: bytes) -> dict[str, str]:
-        """Return the annotations of a layer for the latest entry in the log."""
+        """Return a layer's annotations for the latest entry in the log."""
         logged = json.dumps({"Payload": {"logIndex": self.index}})
         return {
             "dev.sigstore.cosign/certificate": pem.decode(),
@@ -267,7 +267,7 @@ class Sigstore:
         return json.dumps(made["dsseEnvelope"]).encode(), self.notes(pem)
 
     def logged(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Add an entry to the log, whose tree has one leaf, and return it."""
+        """Add an entry to the log, whose tree has a single leaf, and return the entry."""
         self.index += 1
         raw = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
         root, at = hashlib.sha256(b"\0" + raw).digest(), int((START + HOUR / 2).timestamp())

@@ -1,4 +1,4 @@
-"""Helpers for all tests: real repositories, the real command, and real programs that check its
+"""Helpers for all tests: real repositories, the real command, and real programs that verify its
 results.
 """
 
@@ -20,11 +20,11 @@ from support import fork_server
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tests" / "data"
 IN_CI = os.environ.get("CI") == "true"  # read before the tests clean the environment
-# THOROUGH=20 tries twenty times as many random histories and layouts, and uses larger scenes. CI
-# does this every night.
+# With THOROUGH=20, tests try twenty times as many random histories and layouts, and use larger
+# scenes. CI does this every night.
 THOROUGH = int(os.environ.get("THOROUGH") or 1)
 
-# These variables are kept, because programs need them to start.
+# These variables are preserved, because programs need them to start.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
 # These variables make a process measure its own coverage. Only tests marked `measured` set them,
 # because they slow runs down.
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Link(str):
-    """The target of a symbolic link. `bare_repo` and `commit` accept it in place of a file's
+    """The target of a symbolic link. `bare_repo` and `commit` accept a Link in place of a file's
     content.
     """
 
@@ -52,7 +52,7 @@ Content = str | bytes | Link | None  # None deletes the file
 
 
 class Result(NamedTuple):
-    """The result of one call of the command."""
+    """The result of a single invocation of the command."""
 
     code: int
     stdout: str
@@ -66,7 +66,7 @@ class Result(NamedTuple):
 
 def needs(component: str) -> list[str]:
     """Return the command line that starts a component (a program). If the component is missing,
-    skip the test, or fail in CI.
+    skip the test, or make it fail in CI.
     """
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
@@ -82,7 +82,7 @@ def missing(message: str) -> BaseException:
 
 
 def _candidates(component: str) -> list[list[str]]:
-    if component == "kustomize":  # three ways to run it; the folder to build is added to each
+    if component == "kustomize":  # three ways to run it; the folder to build is appended
         return [[str(ROOT / KUSTOMIZE), "build"], ["kustomize", "build"], ["kubectl", "kustomize"]]
     return [[component]]
 
@@ -94,23 +94,25 @@ def _search_path() -> str:
 
 
 def scale(number: int, *, at_night: int) -> int:
-    """Return a scene's size: `at_night` if the tests are `THOROUGH`, otherwise `number`."""
+    """Return the size of a scene: `at_night` if the tests are `THOROUGH`, and `number`
+    otherwise.
+    """
     return at_night if THOROUGH > 1 else number
 
 
 def variants(by_day: Iterable[T], *, at_night: Iterable[T]) -> list[T]:
-    """Return the variants of a whole run to try, including those `at_night` if the tests are
+    """Return the variants of a whole run to try, including those in `at_night` if the tests are
     `THOROUGH`.
 
-    During the day, faster tests cover the latter, such as the tests of each forge's client.
+    During the day, faster tests cover the latter, such as those of each forge's client.
     """
     return [*by_day, *(at_night if THOROUGH > 1 else ())]
 
 
 @contextmanager
 def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None]:
-    """Fail if the block takes longer than this, or if this process's memory ever grows by more than
-    this.
+    """Fail if the block takes longer than allowed, or if this process's memory ever grows by more
+    than allowed.
     """
     status = Path("/proc/self/status")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
@@ -123,7 +125,7 @@ def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None
         )
 
     before = peak()
-    began = time.process_time()  # only of this process, because the machine may be busy
+    began = time.process_time()  # only the time of this process, because the machine may be busy
     yield
     took = time.process_time() - began
     grew = (peak() - before) // 1024
@@ -131,7 +133,7 @@ def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """Return an environment with nothing from the person, machine, or CI system that runs the
+    """Return an environment without any settings of the person, machine, or CI system that runs the
     tests.
     """
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
@@ -155,7 +157,7 @@ def image_update(
     cwd: Path | None = None,
     timeout: float = 60,
 ) -> Result:
-    """Run the installed command in its own process. `env` is added to the tests' environment."""
+    """Run the installed command in a separate process. `env` is added to the test environment."""
     running = fork_server.start(
         [command(), *map(str, args)], env={**os.environ, **(env or {})}, cwd=cwd
     )
@@ -174,14 +176,14 @@ def command() -> str:
 
 
 def git(folder: Path, *args: str, stdin: bytes = b"") -> str:
-    """Run git in a folder, and return its output without trailing newlines. If git fails, the test
-    fails with git's message.
+    """Run git in a folder, and return its output without trailing newlines. If git fails, so does
+    the test, with git's message.
     """
     return _git(folder, args, stdin).decode().rstrip("\n")
 
 
 def show(repo: Path, branch: str, path: str) -> str:
-    """Return the exact text of a file at the tip of a branch."""
+    """Return the exact content of a file at the tip of a branch."""
     return _git(repo, ("show", f"{branch}:{path}")).decode()
 
 
@@ -195,12 +197,12 @@ def changed_paths(repo: Path, branch: str = "main") -> list[str]:
 def bare_repo(
     folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git"
 ) -> Path:
-    """Create a bare repository with one commit of these files. Like a Git host, it allows partial
-    fetches.
+    """Create a bare repository with a single commit of these files. Like on a Git host, partial
+    fetches are allowed.
     """
     repo = folder / name
-    # Its settings come from a template, which saves two processes for each of thousands of
-    # repositories.
+    # The repository's settings come from a template, which saves two processes for each of
+    # thousands of repositories.
     template = f"--template={DATA / 'bare-repository'}"
     git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", template, str(repo))
     (repo / "hooks").mkdir()

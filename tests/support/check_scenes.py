@@ -1,4 +1,4 @@
-"""A GitOps repository with unmerged changes, and the checkouts that hosts make of them."""
+"""A GitOps repository with unmerged changes, and the checkouts that CI hosts make of these."""
 
 from pathlib import Path
 
@@ -29,11 +29,11 @@ class Scene:
         self.merges: dict[tuple[str, str], str] = {}
         self.repo = folder / "gitops.git"
         self.url = url or f"file://{self.repo}"
-        self.own: dict[str, str] = {}  # the host's variables
+        self.own: dict[str, str] = {}  # the CI host's environment variables
         app = application("web", self.url, image_list="web=ghcr.io/acme/web:^1")
         apps = {"applications/web.yaml": yaml.safe_dump(app)}
         bare_repo(folder, {**apps, **files, target("web"): KUSTOMIZATION}, name="gitops.git")
-        git(self.repo, "config", "uploadpack.allowAnySHA1InWant", "true")  # like the hosts
+        git(self.repo, "config", "uploadpack.allowAnySHA1InWant", "true")  # as CI hosts do
 
     def change(self, version: str, branch: str = "change", start: str = "main") -> str:
         """Create a branch that changes the version."""
@@ -41,8 +41,8 @@ class Scene:
         return commit(self.repo, at(version), branch)
 
     def merge(self, head: str, base: str = "main") -> str:
-        """Return the host's merge commit for a change. The host creates one for each state of the
-        base.
+        """Return the merge commit that the host creates for a change. There is one for each state
+        of the base.
         """
         sides = (git(self.repo, "rev-parse", base), head)
         if sides in self.merges:
@@ -56,7 +56,9 @@ class Scene:
         return made
 
     def place(self, path: str) -> Path:
-        """Create a root folder for a container, and return the folder for `path` in it."""
+        """Create a root folder for a container, and return the folder inside it that corresponds to
+        `path`.
+        """
         self.count += 1
         folder = self.folder / f"root-{self.count}"
         found = Path(f"{folder}{path}")

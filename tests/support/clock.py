@@ -1,4 +1,4 @@
-"""A clock that only advances when a test advances it or when something sleeps."""
+"""A clock that advances only when a test advances it or when something sleeps."""
 
 
 class Clock:

@@ -37,7 +37,9 @@ def full_application(
     project: str = "default",
     **annotations: str,
 ) -> Any:
-    """Return an Application that Argo CD's schema allows, and that is updated in its kustomization."""
+    """Return an Application that conforms to Argo CD's schema, and that is updated in its
+    kustomization.
+    """
     found = application(
         name, repo, namespace=namespace, **{"write_back_method": "git", **annotations}
     )
@@ -53,7 +55,7 @@ def full_application(
 def live_app(
     name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str
 ) -> Any:
-    """Return an Application whose updates are patched in the cluster."""
+    """Return an Application whose updates are applied as patches in the cluster."""
     return full_application(
         name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations}
     )
@@ -74,7 +76,7 @@ def refreshed(api: KubernetesApi) -> list[str]:
 
 
 def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any]:
-    """Return an Argo CD secret."""
+    """Return a secret that belongs to Argo CD."""
     encoded = {
         key: base64.b64encode(value.encode()).decode()
         for key, value in {"url": url, **data}.items()

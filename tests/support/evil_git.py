@@ -1,4 +1,4 @@
-"""A hostile Git server over HTTP: it speaks version 2 of the smart protocol, and its responses
+"""A hostile Git server over HTTP, which speaks version 2 of the smart protocol, and whose responses
 never end.
 """
 
@@ -14,7 +14,7 @@ from support.serving import serving
 
 END = b"0000"
 TIP = "1" * 40
-LARGEST = 65_515  # bytes in a packet, not counting its length and band
+LARGEST = 65_515  # bytes in a packet, excluding its length and band
 ABILITIES = (
     b"version 2\n",
     b"agent=evil/1\n",
@@ -30,7 +30,9 @@ def packet(text: bytes) -> bytes:
 
 
 def banded(band: int, text: bytes) -> bytes:
-    """Return a piece of the pack (band 1), of a message (2), or of a fatal error message (3)."""
+    """Return a packet with a piece of the pack (band 1), of a message (2), or of a fatal error
+    message (3).
+    """
     return packet(bytes([band]) + text)
 
 
@@ -39,13 +41,13 @@ def said(text: bytes) -> bytes:
     return b"".join(banded(2, text[at : at + LARGEST]) for at in range(0, len(text), LARGEST))
 
 
-# The server's response to a request: (path, body) → its pieces. None means the response of an
-# honest server.
+# Maps a request (path, body) to the pieces of the server's response. None means that the server
+# responds honestly.
 Answer = Callable[[str, bytes], Iterable[bytes] | None]
 
 
 def fetching(*answer: Iterable[bytes]) -> Answer:
-    """Respond with an honest list of refs, and then with these pieces instead of a pack."""
+    """Respond with a genuine list of refs, and then with these pieces instead of a pack."""
 
     def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
         if b"command=fetch" not in body:
@@ -56,7 +58,7 @@ def fetching(*answer: Iterable[bytes]) -> Answer:
 
 
 def messages(lines: int = 500) -> Answer:
-    """Respond with endless messages, this many lines at a time."""
+    """Respond with an endless series of messages, this many lines at a time."""
     return fetching(repeat(banded(2, b"x" * 100 + b"\n") * lines))
 
 
@@ -71,7 +73,7 @@ def slowly(answer: Answer, seconds: float) -> Answer:
 
 
 def one_line(text: bytes) -> Answer:
-    """Respond with one message of any length, and end the response."""
+    """Respond with a single message of any length, and end the response."""
     return fetching([said(text + b"\n"), banded(3, b"that was it\n"), END])
 
 
@@ -81,7 +83,7 @@ def an_endless_line() -> Answer:
 
 
 def refs() -> Answer:
-    """Respond with endless branches."""
+    """Respond with an endless list of branches."""
 
     def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
         return _branches() if b"command=ls-refs" in body else None
@@ -99,9 +101,9 @@ def page(status: int = 500) -> Answer:
 
 
 def pack() -> Answer:
-    """Respond with an endless pack of blobs. Each is a megabyte that cannot be compressed.
+    """Respond with an endless pack of blobs, each of which is an incompressible megabyte.
 
-    Each request gets the pack from the start.
+    Each request receives the pack from the start.
     """
 
     def answered(path: str, body: bytes) -> Iterable[bytes] | None:
@@ -111,7 +113,7 @@ def pack() -> Answer:
 
 
 def tree(size: int) -> Answer:
-    """Respond with a small pack that contains one tree of `size` bytes."""
+    """Respond with a small pack that contains a single tree of `size` bytes."""
     return fetching(_tree(size))
 
 
@@ -144,8 +146,8 @@ def _pack() -> Iterator[bytes]:
 
 
 def _tree(size: int) -> Iterator[bytes]:
-    """Yield the pack. The first megabyte starts the stream, and all others share one compressed
-    form, because each is compressed independently. Nobody reads the checksum.
+    """Yield the pack. The first megabyte starts the stream. All others share the same compressed
+    form, because each is compressed independently. The checksum is never read.
     """
     deflate, piece = zlib.compressobj(9), b"\0" * 1_000_000
     first, again = (deflate.compress(piece) + deflate.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
@@ -155,7 +157,7 @@ def _tree(size: int) -> Iterator[bytes]:
 
 
 def _head(kind: int, size: int) -> bytes:
-    """Return the header of an object in a pack."""
+    """Return the pack header of an object."""
     head, size = [(kind << 4) | (size & 15)], size >> 4
     while size:
         head[-1] |= 0x80
@@ -183,7 +185,7 @@ class EvilServer(ThreadingHTTPServer):
 
 @contextmanager
 def evil_server(answer: Answer) -> Iterator[EvilServer]:
-    """Run a hostile server during the block."""
+    """Run a hostile server for the duration of the block."""
     with serving(EvilServer(answer)) as server:
         yield server
 

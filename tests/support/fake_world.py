@@ -10,7 +10,7 @@ from task.model import Answer, Application, Question, Subscription, Tracker
 
 def fake_world(**given: Any) -> World:
     """Return a world without Argo CD, registries, and Git hosts. Using anything that the test does
-    not provide fails at once.
+    not provide fails immediately.
     """
     world = _Nobody()
     for name, value in given.items():

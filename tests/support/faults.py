@@ -1,4 +1,6 @@
-"""A repository on a real server that can be broken and repaired, and what a run reports about it."""
+"""A repository on a real server that can be broken and repaired, and helpers for what a run reports
+about faults.
+"""
 
 import json
 import os
@@ -10,12 +12,12 @@ from support.fork_server import Running
 from support.real_servers import PASSWORD, USER, Nginx
 from support.runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
 
-# Comments that cannot be compressed, and that are too long to arrive in one piece.
+# Incompressible comments that are too long to arrive in one piece.
 LONG = "".join(f"# {os.urandom(48).hex()}\n" for _ in range(3000)) + KUSTOMIZATION
 
 
 class Ground:
-    """A repository with one Application, a temporary folder, and how to reach the server."""
+    """A repository with one Application, a temporary folder, and the means to reach the server."""
 
     def __init__(self, folder: Path, repos: Path) -> None:
         self.folder, self.temporary = folder, folder / "tmp"
@@ -49,7 +51,7 @@ class Ground:
         return arguments(manifest(self.folder, application("web", url)), *more)
 
     def run(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Result:
-        """Do a run, and check that it left nothing behind and printed no secret."""
+        """Do a run, and check that it leaves nothing behind and prints no secret."""
         result = image_update(
             *self._arguments(url, *more), env={**self._environment, **(env or {})}
         )
@@ -74,16 +76,16 @@ class Ground:
         )
 
     def commits(self) -> int:
-        """Return the number of commits on the branch, whose history must be linear."""
+        """Return the number of commits on the branch, and check that its history is linear."""
         assert git(self.repo, "rev-list", "--merges", "main") == ""
         return int(git(self.repo, "rev-list", "--count", "main"))
 
     def landed(self) -> bool:
-        """Return whether the branch has the new tag."""
+        """Return whether the branch contains the new tag."""
         return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
 
     def lengthen(self) -> None:
-        """Make fetches long enough to be interrupted halfway."""
+        """Make fetches take long enough to be interrupted halfway."""
         git(self.repo, "config", "uploadpackfilter.allow", "false")
         git(self.repo, "config", "uploadpack.allowFilter", "false")
         commit(self.repo, {target("web"): LONG})

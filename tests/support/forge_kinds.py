@@ -22,8 +22,8 @@ DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.S
 
 
 class Kind(NamedTuple):
-    """A forge: its fake, its name for `--forge`, the path of a repository, and the parts of the
-    repository's project.
+    """A kind of forge: its fake, its name in `--forge`, the path of a repository, and the parts of
+    the repository's project.
     """
 
     fake: type[ForgeServer]
@@ -58,7 +58,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def place_on(kind: Kind, server: ForgeServer) -> ForgeAddress:
-    """Return the address of the fake's repository, in the form that our client gets."""
+    """Return the address of the fake's repository, in the form that our client receives."""
     return ForgeAddress(
         kind.name, "git.example.com", f"{server.url}{kind.fake.api}", kind.project, server.url
     )

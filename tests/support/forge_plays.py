@@ -1,7 +1,7 @@
-"""Situations of a pull request that can be played on any forge, with a fake server and the client
-under test.
+"""Pull request situations that can be played on any forge, with a fake server and the client under
+test.
 
-Each play takes a `World`, and `PLAYS` lists them all.
+Each play is a function of a `World`, and `PLAYS` lists all plays.
 """
 
 import json
@@ -54,12 +54,14 @@ class World:
         )
 
     def propose(self, wanted: Proposal, secret: str = SECRET, tries: int = 1) -> Proposed:
-        """Do what a run does: find the request before the push, and propose the change after it."""
+        """Do what a run does: find the request before the push, and propose the change after the
+        push.
+        """
         forge = self.forge(secret, tries)
         return forge.propose(wanted, forge.find(wanted.base, wanted.head))
 
     def push(self, build: str, head: str = HEAD) -> Proposal:
-        """Push a commit to the branch, and return the wanted request for it."""
+        """Push a commit to the branch, and return the request that we want for it."""
         with self.server.lock:
             commit = sha1(build.encode(), usedforsecurity=False).hexdigest()
             self.server.branches[head] = commit
@@ -80,7 +82,7 @@ def the_only(world: World) -> tuple[str, str]:
 
 
 def plain(body: str) -> str:
-    """Return a body without the marks that record what was set on its request."""
+    """Return a request's body without the marks that record what was set on the request."""
     return re.sub(r"^\[//\]: # \(image-update-(?:title|set): .*\n", "", body, flags=re.MULTILINE)
 
 
@@ -89,8 +91,8 @@ def text(wanted: Proposal) -> tuple[str, str]:
 
 
 def fails(world: World, kind: type[TaskError], wanted: Proposal) -> TaskError:
-    """Propose, and return the error, which must have exactly this class and a hint, and must not
-    contain a secret.
+    """Propose a change, and return the resulting error, which must have exactly this class and a
+    hint, and must not contain a secret.
     """
     with pytest.raises(TaskError) as caught:
         world.propose(wanted)
@@ -199,7 +201,7 @@ def a_long_text_of_a_person_leaves_room_for_our_marks(world: World) -> None:
 
 
 def what_failed_is_set_by_the_next_run(world: World) -> None:
-    """What a person then removes stays removed, whatever is pushed later."""
+    """Anything that a person then removes stays removed, whatever is pushed later."""
     wanted = replace(world.push("1.1"), reviewers=("ann",))
     for refusal, times in (("down", 9), ("forbidden", 1)):
 
@@ -225,7 +227,9 @@ def what_failed_is_set_by_the_next_run(world: World) -> None:
 
 
 def auto_merge_that_a_person_switches_off_stays_off(world: World) -> None:
-    """Bitbucket Data Center cancels auto-merge with each push, so a newer build requests it again."""
+    """Bitbucket Data Center cancels auto-merge with each push, so a newer build requests it
+    again.
+    """
     forge, first = world.forge(), replace(world.push("1.1"), auto_merge=True)
     world.propose(first)
     (pull,) = world.server.open
@@ -240,7 +244,9 @@ def auto_merge_that_a_person_switches_off_stays_off(world: World) -> None:
 
 
 def withdrawn(world: World) -> None:
-    """We closed the request, and wrote the reason in it, so this does not count as declined."""
+    """We closed the request ourselves, and stated the reason in it, so it does not count as
+    declined.
+    """
     world.propose(world.push("1.1"))
     (pull,) = world.server.open
     pull.body = f"{pull.body.rstrip()}\n\nAsk Bob."
@@ -274,7 +280,7 @@ def edited_by_a_person_while_it_is_withdrawn(world: World) -> None:
 
 
 def _withdrawn_while(world: World, happens: Callable[[str], None]) -> None:
-    """Withdraw a request to which something else happens just before our first change."""
+    """Withdraw a request while something else happens to it just before our first change."""
     forge = world.forge()
     made = world.propose(world.push("1.1"))
     left = [made.number]
@@ -324,7 +330,7 @@ def closed(world: World) -> None:
     assert (found.title.strip(), plain(found.body).strip()) == (
         wanted.title,
         wanted.body.strip(),
-    )  # shows which request was closed
+    )  # shows that this is the request that was closed
     assert completes(world, world.push("1.2")).number != first.number
 
 
@@ -338,7 +344,7 @@ def newest_of_the_closed_is_found(world: World) -> None:
 
 
 def merged_while_it_is_updated(world: World) -> None:
-    """The run decides again at the new tip, because another request could be empty."""
+    """The run decides again at the new tip, because a new request might be empty."""
     first = world.propose(world.push("1.1"))
     wanted = world.push("1.2")
 
@@ -397,7 +403,7 @@ def closed_and_its_branch_is_gone(world: World) -> None:
 
 
 def many_others_cost_nothing(world: World) -> None:
-    """The forge is asked only for the requests of the head branch, not for all requests in the
+    """The forge is queried only for the head branch's requests, not for all requests in the
     repository.
     """
     for number in range(60):
@@ -416,7 +422,7 @@ def many_others_cost_nothing(world: World) -> None:
     found = world.forge().find("main", HEAD)
     assert found is not None
     assert found.number == first.number
-    assert len(world.server.seen) <= 2  # Azure's list does not contain the whole text
+    assert len(world.server.seen) <= 2  # Azure's list does not contain the complete text
     assert world.server.sent < 100_000
 
 
@@ -452,7 +458,7 @@ def requests_of_forks_do_not_count(world: World) -> None:
 
 
 def an_answer_about_another_branch_proposes_nothing(world: World) -> None:
-    """A cache in front of the Git host may send such a response."""
+    """A cache in front of the Git host might send such a response."""
     world.propose(world.push("1.1"))
     answered = world.server.answer
 
@@ -548,7 +554,7 @@ def not_valid(world: World) -> None:
     world.server.fail(world.server.refusal("invalid"), "POST")
     error = fails(world, ForgeError, wanted)
     assert error.exit == Exit.CONFIGURATION
-    assert "itle" in error.message  # the forge's own words
+    assert "itle" in error.message  # the forge's own wording
     completes(world, wanted)
 
 

@@ -1,10 +1,10 @@
 """Runs the command in a fork of a process that has already imported it.
 
 A new Python process would need half a second for the imports. The server is this file, run as a
-program. The first call starts the server, and it exits when the tests end. It only imports and
-forks. Each fork becomes the requested process, runs the command like the console script, and exits
-like Python, except that it does not tear down modules: that would copy the server's memory, and
-take a fifth of a short run.
+program. It is started by the first call, exits when the tests end, and does nothing but import and
+fork. Each fork becomes the requested process, runs the command like the console script, and exits
+as Python would, except that modules are not torn down: that would copy the server's memory, and
+take a fifth of a short run's time.
 """
 
 import atexit
@@ -28,13 +28,13 @@ from pathlib import Path
 from struct import Struct
 from subprocess import PIPE
 
-# Python and its libraries read these variables at startup, so each set of values has its own
-# server.
+# Python and its libraries read these variables at startup, so there is a separate server for each
+# set of values.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_", "_TYPER_COMPLETE_TEST_")
-# These variables only affect a new process: they tell the linker to load other libraries.
+# These variables affect only new processes: they tell the linker to load other libraries.
 NO_FORK = ("LD_",)
-# These modules need an optional dependency, which takes up a quarter of the memory. Each fork (of
-# the server and, later, for git) would copy it.
+# These modules need an optional dependency, which takes up a quarter of the memory. Each fork of
+# the server, and each later fork for git, would copy it.
 LARGE = ("task.registry.keyless",)
 NUMBER = Struct("i")
 
@@ -49,7 +49,7 @@ def start(
 ) -> "Running":
     """Start the console script `argv[0]`.
 
-    `before` is Python code that runs first, and `files` are stdin, stdout, and stderr.
+    `before` is Python code to run first, and `files` are stdin, stdout, and stderr.
     """
     if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
         if before:
@@ -68,7 +68,8 @@ def start(
 def _server(
     settings: frozenset[tuple[str, str]], *, measured: bool
 ) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
-    """Return the server whose Python was started with these variables, and the socket for its requests.
+    """Return the server whose Python process was started with these variables, and the socket for
+    requests to it.
 
     If the server is `measured`, its forks can measure their coverage.
     """
@@ -76,8 +77,8 @@ def _server(
     with theirs:
         modules = ["coverage"] if measured else []
         argv = [sys.executable, "-P", __file__, str(theirs.fileno()), *modules]
-        # Python sets up sys.stdin, sys.stdout, and sys.stderr for pipes here, and each fork has
-        # pipes, too.
+        # Here, Python sets up sys.stdin, sys.stdout, and sys.stderr for pipes. Each fork has pipes,
+        # too.
         server = subprocess.Popen(
             argv,
             env=dict(settings),
@@ -87,7 +88,7 @@ def _server(
             stderr=PIPE,
         )
     atexit.register(server.communicate)
-    atexit.register(door.close)  # called first; it makes the server exit
+    atexit.register(door.close)  # registered last, so it is called first; it makes the server exit
     return door, server
 
 
@@ -151,8 +152,8 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, stdin: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
-        """Return everything written to the pipes until the process has exited and the pipes are
-        closed. Kill the process after the timeout.
+        """Return everything that is written to the pipes until the process has exited and the pipes
+        are closed. Kill the process after the timeout.
         """
         with suppress(BrokenPipeError), open(self._stdin, "wb", 0) as feed:
             feed.write(stdin)
@@ -189,10 +190,12 @@ Running = Forked | subprocess.Popen[bytes]
 
 
 def become_the_next(door: socket.socket) -> None:
-    """Fork for each call. This returns only in the forks, and each fork is the requested process."""
+    """Fork for each call. This function returns only in the forks, each of which is the requested
+    process.
+    """
     running: dict[
         int, tuple[int, socket.socket]
-    ] = {}  # by the file that becomes readable when the process exits
+    ] = {}  # keyed by the file that becomes readable when the process exits
     while True:
         (ready, *_), _, _ = select.select([door.fileno(), *running], [], [])
         if ready in running:
@@ -243,7 +246,7 @@ if __name__ == "__main__":
     list(task.cli.app.group.commands.values())
     for name in sys.argv[2:]:
         importlib.import_module(name)
-    gc.freeze()  # so that no fork searches the imported objects for garbage
+    gc.freeze()  # so that forks do not search the imported objects for garbage
     become_the_next(socket.socket(fileno=int(sys.argv[1])))
     try:
         main()

@@ -1,4 +1,4 @@
-"""The counterpart of a branch in memory (`memory.Branch`) with a real repository, which git reads
+"""The counterpart of the in-memory branch (`memory.Branch`) in a real repository, which git reads
 and writes over file://.
 """
 
@@ -18,7 +18,7 @@ WHO = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
 
 
 class GitBranch(Branch):
-    """A branch of a real repository, and its head branches."""
+    """A branch in a real repository, and its head branches."""
 
     def __init__(self, files: Mapping[str, str], folder: Path) -> None:
         self.name = "main"

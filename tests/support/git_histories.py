@@ -1,4 +1,4 @@
-"""Histories in real repositories, and git as a run calls it, for tests of the history in Git."""
+"""For tests of the history in Git: histories in real repositories, and git as a run calls it."""
 
 import os
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ PROTOCOLS = FILE | {"git"}
 
 
 def git_of_a_run(protocols: frozenset[str] = PROTOCOLS) -> Git:
-    """Return git with the tests' environment."""
+    """Return a git that uses the test environment."""
     return Git(os.environ, protocols=protocols)
 
 
 def many(repo: Path, changes: Iterable[tuple[str, str | None]], branch: str = "main") -> None:
-    """Add a commit to a branch for each (path, text), all in one call of git. None deletes the
+    """Add a commit to a branch for each (path, text), with a single call of git. None deletes the
     file.
     """
     lines = ["feature done", f"reset refs/heads/{branch}", f"from refs/heads/{branch}^0"]

@@ -28,19 +28,19 @@ class GitServer(ThreadingHTTPServer):
         self.folder = folder
         self.logins: dict[str, str] = {}  # if empty, everyone may do everything
         self.public = False  # whether everyone may read; a wrong login is still rejected
-        self.readers: set[str] = set()  # logins that may only read
+        self.readers: set[str] = set()  # logins with read-only access
         self.faults: dict[
             str, int
-        ] = {}  # end of a path → status; 0 drops the connection, and -1 does so after the work
+        ] = {}  # end of a path → status; 0 drops the connection; -1 does, after the work
         self.bearer = ""  # the required token
-        self.page = b""  # the web page sent in response to every request
+        self.page = b""  # a web page to send in response to every request
         self.moved: dict[str, str] = {}  # prefix of a path → prefix of the URL that it redirects to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
         self.headers: list[tuple[str, str]] = []  # (method and path, the Authorization header)
         self.told: list[str] = []  # all headers of each request, with the login decoded
 
     def handle_error(self, *_request: object) -> None:
-        """Log nothing, because clients in these tests drop connections."""
+        """Log nothing, because clients drop connections in these tests."""
 
     @property
     def url(self) -> str:
@@ -53,8 +53,8 @@ class GitServer(ThreadingHTTPServer):
 def git_server(
     folder: Path, tls: tuple[Path, Path] | None = None, of_clients: Path | None = None
 ) -> Iterator[GitServer]:
-    """Run a server during the block. `tls` is its certificate and key, and `of_clients` is the
-    certificate that clients need.
+    """Run a server for the duration of the block. `tls` is its certificate and key, and
+    `of_clients` is the certificate that clients must present.
     """
     made = GitServer(folder)
     if tls:
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self._body())
 
     def log_message(self, *_message: object) -> None:
-        """Log nothing: `seen` records the requests."""
+        """Log nothing, because `seen` records the requests."""
 
     def _serve(self, body: bytes) -> None:
         user, token = self._user(), self.headers.get("Authorization", "")
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def daemon(folder: Path) -> Iterator[str]:
-    """Run `git daemon` on a free port during the block, and yield its URL."""
+    """Run `git daemon` on a free port for the duration of the block, and yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,5 +1,5 @@
-"""An Application with three images whose changes wait on one head branch, and runs on a repository
-in memory.
+"""An Application with three images whose changes wait on one head branch, and runs on an in-memory
+repository.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -74,8 +74,8 @@ class Scene:
         atomic: bool = False,
         names: tuple[str, ...] = (),
     ) -> Report:
-        """Send the event of a build, with images such as `web:1.1.0`. `names` limits the
-        Applications that take it.
+        """Send a build event with images such as `web:1.1.0`. `names` restricts the Applications
+        that it applies to.
         """
         built = tuple(parse_image(image(one)) for one in images)
         terms = Terms(build=Build(sequence=sequence), now=NOW, allow_downgrade=downgrade)
@@ -83,12 +83,12 @@ class Scene:
         return (story or self.story).run(Job("run", built, scope, terms, WORDING, atomic=atomic))
 
     def scan(self, *tags: str) -> Report:
-        """Scan a registry that has these tags for each image."""
+        """Scan a registry that lists these tags for each image."""
         self.story.tags = tags
         return self.story.run(Job("scan", (), SCOPE, Terms(now=NOW), WORDING))
 
     def by_hand(self, verb: str, name: str = "", to: str = "", *, held: bool = True) -> Report:
-        """Run a person's command for one image, or for the whole Application."""
+        """Run a manual command for one image, or for the whole Application."""
         hold = Hold("a reason", "jane", NOW) if held and verb != "release" else None
         intent = Intent(verb, hold, whole=not name, to=to, unknown=True)
         aliases = (name,) if name else ()
@@ -97,7 +97,7 @@ class Scene:
         )
 
     def freeze(self, *, ends: bool = False) -> None:
-        """Commit a config that freezes everything now or, with `ends`, nothing."""
+        """Commit a config that freezes everything, or with `ends`, nothing."""
         frozen = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
         self.branch.commit({".image-update/config": "version: 1\n" + ("" if ends else frozen)})
 
@@ -107,8 +107,8 @@ class Scene:
 
     @property
     def held_on_base(self) -> tuple[bool, set[str]]:
-        """Whether the base's state file has a hold on the Application, and the names of the images
-        that it holds.
+        """Whether the base's state file contains a hold on the Application, and the names of the
+        images with holds of their own.
         """
         text = self.branch.files.get(".image-update/apps/a/argocd_a.state", "")
         state = read_state(text).get(target("a"), State())
@@ -116,10 +116,10 @@ class Scene:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """The tags that the head branch changes, compared with its own parent.
+        """The tags that the head branch changes relative to its own parent.
 
-        The result is empty for a branch that a person kept after merging it, whatever the base has
-        now.
+        The result is empty for a branch that a person kept after merging it, whatever is on the
+        base now.
         """
         head = self.branch.heads.get(HEAD)
         if head is None or head.before is None or self.branch.merged("main", head.id):
@@ -137,5 +137,5 @@ def verdicts(report: Report) -> list[str]:
 
 
 def told(report: Report) -> Sequence[tuple[str, str, str]]:
-    """Return what the report says about the builds that were waiting before."""
+    """Return what the report states about the builds that were already waiting."""
     return [(one.alias, one.tag, one.outcome) for one in report.waiting]

@@ -1,4 +1,4 @@
-"""Checks documents against the hosts' schemas, which `python -m scripts.schemas` writes."""
+"""Checks documents against the CI hosts' schemas, which `python -m scripts.schemas` writes."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ FACTS = DATA / "schemas.json"
 
 def schema_of(document: Mapping[str, Any]) -> str:
     """Return the name of the schema for a manifest's kind, or "" for API groups without schemas
-    (Tekton Triggers, Kubernetes itself).
+    (such as Tekton Triggers, and Kubernetes itself).
     """
     group, _, version = document.get("apiVersion", "").partition("/")
     if group not in GROUPS:

@@ -1,5 +1,5 @@
-"""An HTTP proxy in this process, with an optional login: CONNECT for HTTPS, and full URLs for plain
-HTTP. It rejects requests on demand.
+"""An in-process HTTP proxy with an optional login. It supports CONNECT for HTTPS, and full URLs for
+plain HTTP, and rejects requests on demand.
 """
 
 import base64
@@ -14,8 +14,8 @@ from support.serving import serving
 
 
 class Proxy(ThreadingHTTPServer):
-    """A proxy. `seen` has the requests. `refuses` is the status with which it rejects every
-    request, or 0.
+    """A proxy. `seen` records the requests. `refuses` is the status with which every request is
+    rejected, or 0.
     """
 
     daemon_threads = True
@@ -28,13 +28,13 @@ class Proxy(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
+        """The port on which the proxy listens."""
         return int(self.server_address[1])
 
 
 @contextmanager
 def http_proxy(login: str = "") -> Iterator[Proxy]:
-    """Run a proxy during the block. `login` is `user:password`."""
+    """Run a proxy for the duration of the block. `login` is `user:password`."""
     with serving(Proxy(login)) as server:
         yield server
 
@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *_message: object) -> None:
-        """Log nothing: `seen` records the requests."""
+        """Log nothing, because `seen` records the requests."""
 
     def _may(self) -> bool:
         self.server.seen.append(f"{self.command} {self.path}")

@@ -1,4 +1,6 @@
-"""A change to a repository in memory, and what `check` says about it, without Git or processes."""
+"""A change to an in-memory repository, and what `check` reports about it, without Git or
+processes.
+"""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,7 +24,7 @@ MANIFEST = "clusters/{}.json"
 
 
 class MemoryChange:
-    """What `check` reads from a change: the files on both sides."""
+    """What `check` reads from a change: the files before and after it."""
 
     branch = default = "main"
     repo = URL
@@ -94,11 +96,13 @@ def in_repository(files: Mapping[str, str]) -> list[Found]:
 
 @dataclass
 class Judge:
-    """Everything that surrounds a change: registries, proofs, the clock."""
+    """Everything that a judgment depends on besides the change: registries, proofs, and the
+    clock.
+    """
 
     now: str = NOW
     answer: Answer = Answer(digest="sha256:" + "a" * 64, created="2026-01-01T00:00:00Z")
-    answers: dict[str, Answer] = field(default_factory=dict)  # by tag or digest
+    answers: dict[str, Answer] = field(default_factory=dict)  # keyed by tag or digest
     prove: Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]] = (
         lambda questions: dict.fromkeys(questions, Proof("signature", "ci"))
     )
@@ -108,7 +112,7 @@ class Judge:
     log: list[tuple[str, str]] = field(default_factory=list)
     memory: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Mapping[str, str], ...] = ()
-    messages: tuple[str, ...] = ()  # of the change's commits
+    messages: tuple[str, ...] = ()  # the messages of the change's commits
 
     def report(
         self,
@@ -116,7 +120,7 @@ class Judge:
         merged: Mapping[str, str],
         apps: Callable[[Mapping[str, str]], Iterable[Found]] = in_repository,
     ) -> Report:
-        """Return the report of `check` on the change from one tree to another."""
+        """Return the report of `check` about the change from one tree to another."""
         change = MemoryChange(base, merged, apps, self.memory, self.past, self.messages)
         world = fake_world(
             change=lambda _compared: change,
@@ -145,14 +149,14 @@ class Judge:
 
 
 def manifest_file(name: str = "a", **annotations: str) -> dict[str, str]:
-    """Return the manifest of an Application that tracks `web` in its kustomization, as a file."""
+    """Return a file with the manifest of an Application that tracks `web` in its kustomization."""
     return {MANIFEST.format(name): json.dumps(application(name, URL, **annotations))}
 
 
 def manifest_of(
     name: str, change: Callable[[dict[str, Any]], None], **annotations: str
 ) -> dict[str, str]:
-    """Return an Application's manifest as a file, modified by `change`."""
+    """Return a file with an Application's manifest, modified by `change`."""
     item = application(name, URL, **annotations)
     change(item)
     return {MANIFEST.format(name): json.dumps(item)}

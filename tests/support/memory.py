@@ -1,4 +1,4 @@
-"""A branch in memory, and runs on it: what the pipeline decides and lands, without Git or
+"""An in-memory branch, and runs on it: what the pipeline decides and lands, without Git or
 processes.
 """
 
@@ -48,8 +48,8 @@ NOW = "2026-11-22T12:00:00Z"
 
 
 class Branch:
-    """A branch of a repository with compare-and-swap, the files at each of its commits, and its
-    head branches.
+    """A branch of a repository, with compare-and-swap updates, the files at each of its commits,
+    and its head branches.
     """
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -63,11 +63,11 @@ class Branch:
         self.trusted = True  # whether an authorized key has signed the memory
         self.atomic = True  # whether two branches can be pushed together
         self.interrupt: tuple[str, Callable[[], object]] | None = (
-            None  # what else happens before a step of the next run
+            None  # something else that happens before this step of the next run
         )
 
     def reached(self, step: str) -> None:
-        """Call what should happen before this step, but only once."""
+        """Call the function that is due before this step, but only once."""
         if self.interrupt and self.interrupt[0] == step:
             (_, call), self.interrupt = self.interrupt, None
             call()
@@ -81,7 +81,7 @@ class Branch:
         del self.heads[head]
 
     def rename(self, name: str) -> None:
-        """Rename the base. It is the default branch before and after that."""
+        """Rename the base, which remains the default branch."""
         self.name = name
 
     @property
@@ -108,7 +108,7 @@ class Branch:
 
     @property
     def lists(self) -> dict[str, WaitingList]:
-        """The waiting lists on the memory branch, by head branch."""
+        """The waiting lists on the memory branch, keyed by head branch."""
         texts = [text for path, text in self.remembered.items() if is_list_path(path)]
         return {one.head: one for one in map(read_list, texts)}
 
@@ -120,8 +120,8 @@ class Branch:
 
     @property
     def memory_head(self) -> str:
-        """The memory branch of the base or, if there is none, the one for the base's
-        previous name.
+        """The memory branch for the base or, if there is none, the one for the base's previous
+        name.
         """
         names = [name for name in self.heads if name.startswith("image-update-memory/")]
         own = memory_branch(self.url, self.name)
@@ -129,7 +129,7 @@ class Branch:
 
     @property
     def memory_moves(self) -> bool:
-        """Whether the memory is still stored under the base's previous name."""
+        """True if the memory is still stored under the base's previous name."""
         return self.memory_head not in ("", memory_branch(self.url, self.name))
 
     def commit(self, files: Mapping[str, str]) -> None:
@@ -143,7 +143,7 @@ class Branch:
         self._move(head, {**under, **files}, None, parent=parent)
 
     def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
-        """Merge a head branch as Git does: apply its changes since the commit where it started.
+        """Merge a head branch as Git would: apply its changes since the commit at which it started.
         Return False if there are conflicts.
         """
         one = self.heads[head]
@@ -332,18 +332,18 @@ class Commit:
 
     id: str
     files: dict[str, str]
-    before: dict[str, str] | None  # the base that our commit is on; None for someone else's commit
+    before: dict[str, str] | None  # the base that our commit builds on; None for others' commits
     message: str = ""
     parent: str = ""
 
 
 def tree_of(files: Mapping[str, str]) -> str:
-    """Return an ID for these files, like that of a Git tree."""
+    """Return an ID for these files, similar to that of a Git tree."""
     return sha1(repr(sorted(files.items())).encode()).hexdigest()  # noqa: S324 - as Git does
 
 
 def shown(files: Mapping[str, str]) -> dict[str, File]:
-    """Return the files as they appear in a snapshot, with their folders."""
+    """Return the files as they appear in a snapshot, including their folders."""
     folders = {path[:end] for path in files for end, letter in enumerate(path) if letter == "/"}
     return {path: File(text) for path, text in files.items()} | {
         path: File("", "040000") for path in folders
@@ -351,7 +351,7 @@ def shown(files: Mapping[str, str]) -> dict[str, File]:
 
 
 class Story:
-    """An Application on a branch, and consecutive runs for events and a person's commands."""
+    """An Application on a branch, and consecutive runs for events and manual commands."""
 
     def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
         self.app, self.branch = app, branch
@@ -361,8 +361,8 @@ class Story:
         self.follow: Callable[[Sequence[LandedApplication]], Followed] = lambda _landed: Followed()
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # the tags that the registry lists
-        self.answer = Answer()  # the rest of the registry's answer
-        self.answers: dict[str, Answer] = {}  # the answers about individual tags
+        self.answer = Answer()  # the rest of the registry's response
+        self.answers: dict[str, Answer] = {}  # the responses about individual tags
         self.asked: list[Question] = []
         self.log: list[tuple[str, str]] = []
         self.prove: Callable[
@@ -371,7 +371,7 @@ class Story:
         self.because = ""  # the reason for the last decision
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
-        """Send the event of a build, and return the verdict and its rule."""
+        """Send a build event, and return the verdict and its rule."""
         one = parse_image(f"{image}:{tag}")
         decision = self._one(
             Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING)
@@ -379,7 +379,7 @@ class Story:
         return decision.verdict, decision.rule
 
     def scan(self) -> tuple[str, str]:
-        """Scan the registry, and return the verdict on the newest tag and its rule."""
+        """Scan the registry, and return the verdict on the newest tag, and the verdict's rule."""
         decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
         return decision.verdict, decision.rule
 

@@ -8,11 +8,11 @@ MOST_DIFFERENT = 4000  # lines; comparing more could take minutes
 
 
 def merged_text(before: str | None, after: str | None, now: str | None) -> tuple[str | None, bool]:
-    """Return the text `now` with the change from `before` to `after` applied, and whether all of
-    the change could be applied.
+    """Apply the change from `before` to `after` to the text `now`. Return the result, and whether
+    the whole change could be applied.
 
-    Lines that were also changed in `now` stay as they are there. If too many lines differ, the
-    whole text stays as it is.
+    Lines that have also been changed in `now` are left as they are there. If too many lines differ,
+    `now` is returned unchanged.
     """
     if now in (before, after):
         return after, True
@@ -28,7 +28,7 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
         if (hunk.a, hunk.b) != (start, first):
             inside = int(
                 start == hunk.a and 0 < start < len(old)
-            )  # an insertion needs the lines around it
+            )  # an insertion requires the lines around it
             where = bisect_left(
                 blocks, hunk.a + inside, key=lambda one: one.a + one.size
             )  # the first block that ends there or later
@@ -45,8 +45,8 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
-    """Return the blocks of lines that two texts share, or None if too many lines differ to find
-    them.
+    """Return the blocks of lines that two texts have in common, or None if too many lines differ to
+    find the blocks.
     """
     least = min(len(old), len(new))
     start = next((count for count in range(least) if old[count] != new[count]), least)
@@ -58,7 +58,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
         for at, pair in enumerate(zip(middle, other, strict=False))
         if pair[0] == pair[1]
     ]
-    # If only values have changed, compare line by line, unless hardly any lines are the same.
+    # If only values have changed, compare line by line, unless hardly any lines are equal.
     if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
         if max(len(middle), len(other)) > MOST_DIFFERENT:
             return None
@@ -68,7 +68,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
 
 
 def _joined(blocks: Iterable[Match]) -> list[Match]:
-    """Return the blocks, with adjacent ones joined."""
+    """Return the blocks, with adjacent blocks joined."""
     found: list[Match] = []
     for one in blocks:
         last = found[-1] if found else None

@@ -31,7 +31,7 @@ class Peak:
 
 @contextmanager
 def peak(pid: int) -> Iterator[Peak]:
-    """Measure a process during the block."""
+    """Measure a process for the duration of the block."""
     found, over = Peak(pid), threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Plays random histories with state machines, in memory or on a real repository."""
+"""Plays random histories with state machines, in memory or in a real repository."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ LIMIT = pytest.mark.timeout(600 * THOROUGH)
 
 
 def play(machine: type[RuleBasedStateMachine], histories: int, steps: int) -> None:
-    """Play random histories, each with at most this many steps. Thorough tests play different ones
-    each time.
+    """Play random histories, each with at most this many steps. Thorough tests play different
+    histories each time.
     """
     run_state_machine_as_test(
         machine,

@@ -26,23 +26,21 @@ LOGIN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 class Real(NamedTuple):
     """A running registry."""
 
-    name: str  # as in image references
+    name: str  # as it appears in image references
     url: str
     ca: Path | None = None
 
 
 @contextmanager
 def open_registry(folder: Path) -> Iterator[Real]:
-    """Run a registry in which everyone may do everything."""
+    """Run a registry that gives everyone full access."""
     with _running(folder, "") as port:
         yield Real(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}")
 
 
 @contextmanager
 def notifying_registry(folder: Path, listener: str) -> Iterator[Real]:
-    """Run a registry in which everyone may do everything, and which sends its events to a
-    listener.
-    """
+    """Run a registry that gives everyone full access, and which sends its events to a listener."""
     endpoint = f"{{name: test, url: '{listener}', timeout: 5s, threshold: 3, backoff: 200ms}}"
     with _running(folder, f"notifications:\n  endpoints:\n  - {endpoint}\n") as port:
         yield Real(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}")
@@ -70,8 +68,8 @@ def tls_registry(folder: Path) -> Iterator[Real]:
 
 @contextmanager
 def token_registry(folder: Path) -> Iterator[Real]:
-    """Run a registry with bearer tokens, which a server on another port issues. Everyone may read
-    `public/…`.
+    """Run a registry that requires bearer tokens, which are issued by a server on another port.
+    Everyone may read `public/…`.
     """
     _certificate(folder)
     with _Tokens(folder) as tokens:

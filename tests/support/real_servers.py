@@ -21,7 +21,7 @@ READER = "ro"
 
 
 class Sshd(NamedTuple):
-    """An SSH server that serves every repository on this machine to the owner of `key`."""
+    """An SSH server that serves all repositories on this machine to the owner of `key`."""
 
     port: int
     key: Path
@@ -36,17 +36,17 @@ class Sshd(NamedTuple):
 
 
 class Nginx(NamedTuple):
-    """An nginx server for the repositories in a folder. Every port requires a login."""
+    """An nginx server for the repositories in a folder. All ports require a login."""
 
     tls: int
     plain: int
-    client: int  # also requires a client certificate
-    thief: int  # records the credentials it receives, and serves nothing
+    client: int  # the port that also requires a client certificate
+    thief: int  # the thief's port, which records the credentials it receives, and serves nothing
     ca: Path
     certificate: Path  # a client's certificate
     certificate_key: Path
     told: Path  # the Authorization headers that the thief received
-    door: "subprocess.Popen[bytes]"  # nginx
+    door: "subprocess.Popen[bytes]"  # the nginx process
     backend: "subprocess.Popen[bytes]"  # the process that runs git, with all its children
 
     def url(self, name: str, scheme: str = "https") -> str:
@@ -95,8 +95,8 @@ MaxStartups 100:30:200
 
 @contextmanager
 def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Nginx]:
-    """Run an HTTPS and HTTP server with Basic authentication. With `tomorrow`, its certificate is
-    not valid until tomorrow.
+    """Run an HTTPS and HTTP server with Basic authentication. With `tomorrow`, its certificate
+    becomes valid only tomorrow.
     """
     program, wrapper = needs("nginx"), needs("fcgiwrap")
     _certificates(folder)
@@ -118,7 +118,7 @@ def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Ngin
 
 @contextmanager
 def git_daemon(repos: Path, log: Path) -> Iterator[int]:
-    """Run a server without logins during the block, and yield its port."""
+    """Run a server without logins for the duration of the block, and yield its port."""
     core = Path(_call("git", "--exec-path").strip())
     port = free_port()
     base = [
@@ -136,8 +136,8 @@ def git_daemon(repos: Path, log: Path) -> Iterator[int]:
 def started(
     argv: Sequence[str], where: int | Path, log: Path
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a program that listens on a port or socket during the block. Then stop it and its
-    children.
+    """Run a program that listens on a port or socket for the duration of the block. Then stop the
+    program and its children.
     """
     with log.open("wb") as said:
         process = subprocess.Popen(
@@ -151,7 +151,7 @@ def started(
 
 
 def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
-    """Stop a server and its children, unless it has already exited."""
+    """Stop a server and its children, unless the server has already exited."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     process.wait(10)
@@ -181,10 +181,8 @@ def _wait_for(process: subprocess.Popen[bytes], where: int | Path, log: Path) ->
 
 
 def _certificates(folder: Path) -> None:
-    """Create a certificate authority, and certificates for this machine's server and for a
-    client.
-    """
-    # RSA keys would take half a second of CPU time.
+    """Create a CA, a certificate for this machine's server, and a certificate for a client."""
+    # Creating RSA keys would take half a second of CPU time.
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     new = ("req", "-x509", *key, "-days", "2")
     out = ("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))
@@ -199,8 +197,8 @@ def _certificates(folder: Path) -> None:
 
 
 def _valid_from_tomorrow(folder: Path) -> None:
-    """Sign the server's certificate again, so that it is not valid yet, as on a machine whose clock
-    is slow.
+    """Sign the server's certificate again so that it is not valid yet, as it would appear on a
+    machine whose clock is slow.
     """
     now = datetime.now(tz=UTC)
     start, stop = ((now + timedelta(days=days)).strftime("%Y%m%d%H%M%SZ") for days in (1, 3))

@@ -1,8 +1,8 @@
-"""Recorded responses from real servers (tests/data/recorded), and how a fake's responses are
-compared with them.
+"""Recorded responses of real servers (tests/data/recorded), and functions that compare a fake's
+responses with them.
 
-Recorded bodies are never served: a test puts the fake into the situation described in `when`, and
-sends the recorded request.
+Recorded bodies are never served. Instead, a test puts the fake into the situation described in
+`when`, and sends it the recorded request.
 """
 
 import json
@@ -21,7 +21,7 @@ FOLDER = DATA / "recorded"
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request, and the response of a real server."""
+    """A request, and a real server's response."""
 
     when: str
     request: Mapping[str, Any]
@@ -60,7 +60,9 @@ def sent(base: str, recorded: Exchange, token: str) -> requests.Response:
 
 
 def shape(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every path in a JSON value with its type. The elements of a list share one path."""
+    """Yield every path in a JSON value, with the type of the value at that path. The elements of a
+    list share one path.
+    """
     if isinstance(value, dict):
         yield path, "object"
         for key, one in value.items():
@@ -76,8 +78,8 @@ def shape(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def head(
     response: requests.Response, recorded: Exchange
 ) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """Return the fake's response and the real one, each as its status and its headers for the type,
-    redirects, retries, and warnings.
+    """Return the heads of the fake's response and of the real one: the status, and the headers for
+    the content type, redirects, retries, and warnings.
     """
     kept = ("Content-Type", "Location", "Retry-After", "Warning")
     real = recorded.response["headers"]

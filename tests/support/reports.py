@@ -1,4 +1,4 @@
-"""Decisions, commits, and reports as values, for tests of the output."""
+"""Creates decisions, commits, and reports for tests of the output."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def parsed_application(
 def decision(
     verdict: VerdictName = "update", rule: str = "admitted", name: str = "web", **more: Any
 ) -> Decision:
-    """Return a decision about an Application."""
+    """Return a decision for an Application."""
     app = Application("argocd", name, {}, ())
     sub = Subscription(
         app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO

@@ -1,4 +1,4 @@
-"""Scenes for tests of pull requests: the command, and a fake forge with the branches of a real
+"""Scenes for tests of pull requests: the command, and a fake forge that has the branches of a real
 repository.
 """
 
@@ -60,7 +60,9 @@ class Branches(dict[str, str]):
 
 
 class Scene:
-    """Applications with two images, in a repository on a forge. Every update is proposed."""
+    """Applications with two images in a repository on a forge. Every update is proposed as a pull
+    request.
+    """
 
     def __init__(
         self,
@@ -194,8 +196,8 @@ def url_of(report: Any) -> str:
 
 
 def a_reviewers_week(scene: Scene) -> None:
-    """Play a week of a request. A rerun sets what failed to be set. What a person changes or
-    removes stays that way until nothing is waiting anymore.
+    """Play a week in the life of a request. A rerun sets what could not be set before. What a
+    person changes or removes stays that way until nothing is waiting anymore.
     """
     scene.flags = (*scene.flags, "--pull-request-reviewer", "ann")
     refusal = scene.server.refusal("forbidden")

@@ -1,5 +1,5 @@
-"""The lines of output that a CI runner obeys, according to its source, and texts that imitate such
-lines.
+"""Output lines that a CI runner treats as commands, according to its source code, and texts that
+imitate such lines.
 """
 
 import re
@@ -33,7 +33,7 @@ def obeyed(line: str) -> bool:
 
 
 def dangers(text: str) -> list[str]:
-    """Return the lines that a runner would obey, or that contain characters that affect a terminal.
-    Lines end as in .NET.
+    """Return the lines that a runner would treat as commands, or that contain characters that
+    affect a terminal. Lines end as in .NET.
     """
     return [line for line in re.split(r"\r\n|\n|\r", text) if obeyed(line) or set(line) & SPARES]

@@ -78,7 +78,7 @@ def manifest(folder: Path, *apps: dict[str, Any], name: str = "applications.json
 
 
 def arguments(apps: Path | str, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
-    """Return the arguments of a run that uses local repositories."""
+    """Return the command-line arguments of a run with local repositories."""
     given = (
         "run",
         "--image",
@@ -101,8 +101,8 @@ def run(
     env: Mapping[str, str] | None = None,
     **others: Any,
 ) -> Result:
-    """Run the command with an image. It prints its report as JSON, which is checked against its
-    schema.
+    """Run the command with an image. The command prints its report as JSON, which is checked
+    against the report's schema.
     """
     given = ("--image", image) if command in ("run", "plan") else ()
     words = (command, *given, "--allow-protocol", "file", "--output", "json", *more)
@@ -113,9 +113,9 @@ def run(
 
 
 def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> Running:
-    """Start the command. `before` is the program that starts it."""
-    # Do not measure coverage: it takes locks and runs code at exit, but these processes fork from
-    # threads and are killed.
+    """Start the command. `before` is the program that launches it."""
+    # Do not measure coverage: the measurement takes locks and runs code at exit, but these
+    # processes fork from threads and are killed.
     environ = {
         name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")
     } | dict(env or {})
@@ -128,7 +128,7 @@ def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait until the condition is true, because of something in another process."""
+    """Wait until the condition becomes true because of something in another process."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -155,7 +155,7 @@ def hook(repo: Path, name: str, script: str) -> Path:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which must be empty at the end of the block."""
+    """Yield a temporary folder, which must be empty when the block ends."""
     path = folder / "scratch"
     path.mkdir()
     yield path

@@ -1,4 +1,4 @@
-"""Servers in a thread of the test process."""
+"""Runs servers in a thread of the test process."""
 
 import ssl
 import subprocess
@@ -17,8 +17,8 @@ Server = TypeVar("Server", bound=BaseServer)
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
-    """Run the server during the block. Afterwards, fail if the server is a fake that has received
-    wrong requests.
+    """Run the server for the duration of the block. Afterwards, fail if the server is a fake that
+    has received wrong requests.
     """
     thread = threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
@@ -61,8 +61,8 @@ def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | No
 
 
 class Answers(ThreadingHTTPServer):
-    """An HTTP server that sends any response: `reply` gets the path and returns it. `seen` has the
-    requests.
+    """An HTTP server that can send any response: `reply` receives the path and returns the
+    response. `seen` records the requests.
     """
 
     daemon_threads = True
@@ -78,11 +78,11 @@ class Answers(ThreadingHTTPServer):
         )
 
     def handle_error(self, *_request: object) -> None:
-        """Log nothing, because clients in these tests drop connections."""
+        """Log nothing, because clients drop connections in these tests."""
 
     @property
     def told(self) -> str:
-        """All headers that were received, as a string."""
+        """All headers received so far, as a string."""
         return str([headers for _, _, headers, _ in self.seen])
 
 

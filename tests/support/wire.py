@@ -1,5 +1,5 @@
 """The wire between a client and a real server: a TCP proxy that is slow, drops bytes, or reacts to
-the bytes that pass.
+passing bytes.
 """
 
 import socket
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER setting with which closing a socket sends a reset
 
 
 class Wire:
@@ -18,10 +18,10 @@ class Wire:
     def __init__(self, target: int) -> None:
         self.target = target  # the server's port
         self.delay = 0.0  # seconds before the first byte from the server is passed on
-        self.cut_after = -1  # bytes from the server after which a connection is cut; -1 means never
-        self.cuts = 0  # how many connections to cut
+        self.cut_after = -1  # cut a connection after this many bytes from the server; -1: never
+        self.cuts = 0  # number of connections to cut
         self.reset = False  # whether a cut connection is reset rather than closed
-        self.at = -1  # bytes from the server after which `then` is called once; -1 means never
+        self.at = -1  # call `then` once, after this many bytes from the server; -1: never
         self.then: Callable[[], None] = lambda: None
         self.connections = 0
         self.port = 0
@@ -66,8 +66,8 @@ class Wire:
 
 
 def _close(one: socket.socket, how: int) -> None:
-    """Shut down and close a socket. Closing it alone would not wake a thread that is reading from
-    it.
+    """Shut down and close a socket. Merely closing the socket would not wake a thread that is
+    reading from it.
     """
     with suppress(OSError):
         one.shutdown(how)
@@ -76,7 +76,9 @@ def _close(one: socket.socket, how: int) -> None:
 
 @contextmanager
 def wire(target: int) -> Iterator[Wire]:
-    """Run a wire to the server on this local port, and yield it."""
+    """Run a wire to the server on this local port for the duration of the block, and yield the
+    wire.
+    """
     made = Wire(target)
     with socket.create_server(("127.0.0.1", 0)) as server:
         made.port = server.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Executes a template's nodes on data as Go's `text/template` does, within limits."""
+"""Executes a template's nodes on data, as Go's `text/template` does, but within limits."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from task.templates.go_template.parse import (
 from task.templates.go_template.printing import Sink, printed_text
 from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
-# Go turns a panic in a function into an error, so an unusual argument makes the template fail, but
-# not the run.
+# Go turns a panic in a function into an error. Here, too, an unusual argument makes only the
+# template fail, not the whole run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-CHARACTERS_PER_STEP = 40  # characters of a long value per step, because copying takes time
-# Marks a pipeline stage without a value. None would not work, because nil is a value.
+CHARACTERS_PER_STEP = 40  # copying this much of a long value counts as a step
+# Marks a missing value in a pipeline. None would not work, because it represents nil, which is a
+# value.
 MISSING: Any = object()
 
 
 class Run:
-    """A template execution: the text so far, the variables in scope,
-    and the remaining steps.
+    """An execution of a template: the output so far, the variables in scope, and the remaining
+    steps.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Run:
         self.line = 1
 
     def count_steps(self, steps: int) -> None:
-        """Subtract steps from the remaining ones. Raises FailedTemplate if too few are left."""
+        """Subtract steps from those that remain. Raises FailedTemplate if too few remain."""
         self.steps -= steps
         if self.steps < 0:
             raise FailedTemplate("it takes too many steps")
@@ -62,9 +63,9 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Execute the nodes, and add what they print to the output. `dot` is the value of `.`.
+        """Execute the nodes, and append what they print to the output. `dot` is the value of `.`.
 
-        Return "break" or "continue" if a node of that kind ends the execution early, else "".
+        Return "break" or "continue" if such a node ends the execution early, or else "".
         """
         for node in nodes:
             self.count_steps(1)
@@ -88,7 +89,7 @@ class Run:
 
     def template(self, node: TemplateCall, dot: Any) -> None:
         """Run a `{{template "name" pipeline}}`: the defined template, with the pipeline's value as
-        its data. It cannot use its caller's variables.
+        its data. The template cannot use its caller's variables.
         """
         self.line = node.line
         if node.name not in self.defined:
@@ -104,10 +105,10 @@ class Run:
         self.depth -= 1
 
     def block(self, node: Block, dot: Any) -> str:
-        """Run an `if`, `with`, or `range`. Its variables go out of scope at its end.
+        """Run an `if`, `with`, or `range` block. Its variables go out of scope when it ends.
 
-        Return "break" or "continue" if a node of that kind ends the block, and is meant for a
-        `range` around the block, else "".
+        Return "break" or "continue" if such a node ends the block and applies to a `range` around
+        it, or else "".
         """
         self.line = node.line
         outer_count = len(self.variables)
@@ -123,10 +124,10 @@ class Run:
         return jump
 
     def run_range(self, node: Block, value: Any, dot: Any) -> str:
-        """Run the body of a `range` for every element, or its `else` if there are no elements.
+        """Run the body of a `range` for each element, or its `else` if there are no elements.
 
-        Return "break" or "continue" if a node of that kind ends the `else`, and is meant for an
-        outer `range`, else "".
+        Return "break" or "continue" if such a node ends the `else` and applies to an outer `range`,
+        or else "".
         """
         count_before = len(self.variables)  # including the variables of the `range` itself
         has_elements = False
@@ -135,7 +136,7 @@ class Run:
             self.count_steps(1)
             self.set_range_variables(node.pipe, key, element)
             jump = self.walk(node.body, element)
-            del self.variables[count_before:]  # the body's variables
+            del self.variables[count_before:]  # drop the body's variables
             if jump == "break":
                 break
         if has_elements:
@@ -154,14 +155,14 @@ class Run:
             return enumerate(value)
         if isinstance(value, GoMap):
             return sorted(value.items())  # Go's templates visit the keys of a map in sorted order
-        if named(value) == "int":  # as of Go 1.24
+        if named(value) == "int":  # supported as of Go 1.24
             if len(node.pipe.variables) > 1:
                 raise FailedTemplate(f"can't use {value} to iterate over more than one variable")
             return ((None, number) for number in range(value))
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
     def set_range_variables(self, pipe: Pipe, key: Any, element: Any) -> None:
-        """Set the variables of a `range` for an element: none, `$element`, or `$key, $element`."""
+        """Set the variables of a `range` for one element: none, `$element`, or `$key, $element`."""
         names = pipe.variables
         if not names:
             return
@@ -171,13 +172,13 @@ class Run:
             for name, value in names_and_values:
                 self.assign(name, value)
         else:
-            # `pipe` has declared them before the first element, so they are the last variables.
+            # `pipe` has already declared these variables, so they are the last ones in the list.
             self.variables[-len(names) :] = names_and_values
 
     # Variables
 
     def assign(self, name: str, value: Any) -> None:
-        """Run `$x = …`: set the innermost variable with this name."""
+        """Run `$x = …`: assign to the innermost variable with this name."""
         for position in reversed(range(len(self.variables))):
             variable_name, _ = self.variables[position]
             if variable_name == name:
@@ -195,9 +196,9 @@ class Run:
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline, and set its variables to that value.
+        """Evaluate a pipeline, set its variables to the resulting value, and return the value.
 
-        For a `range`, each element replaces that value later.
+        In a `range`, the elements later replace the value of the variables.
         """
         value: Any = MISSING
         for command in pipe.commands:
@@ -210,10 +211,11 @@ class Run:
         return value
 
     def command(self, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """Return the value of a command, such as `printf "%d" .Count`.
+        """Evaluate a command, such as `printf "%d" .Count`, and return its value.
 
-        `last` is the value of the pipeline's previous stage, or `MISSING` for the first stage. It
-        is the last argument of a function. Raises FailedTemplate if anything else gets arguments.
+        `last` is the value of the pipeline's previous stage, or `MISSING` for the first stage. A
+        function receives it as its last argument. Raises FailedTemplate if arguments are given to
+        anything other than a function.
         """
         self.count_steps(1)
         first_operand, *arguments = operands
@@ -236,13 +238,13 @@ class Run:
         if isinstance(operand, Chain):
             inner = self.operand(operand.inner, dot)
             return self.field_of_value(inner, operand.names)
-        # a function that is itself an argument gets no arguments
+        # a function that is used as an argument is called without arguments
         return self.call(operand.name, (), dot, MISSING)
 
     def field(self, field: Field, dot: Any) -> Any:
         """Return the value of `.A.B` or `$x.A.B`.
 
-        A FailedTemplate gets the field's position, unless it already has one.
+        Adds the field's position to a FailedTemplate that does not have a position yet.
         """
         try:
             value = dot if field.variable == "." else self.variable(field.variable)
@@ -253,13 +255,13 @@ class Run:
             raise
 
     def field_of_value(self, value: Any, names: tuple[str, ...]) -> Any:
-        """Return `.A.B` of a value, where A and B are these names.
+        """Return the field `.A.B` of a value, where A and B are these names.
 
-        A missing key in a map is nil (with `missingkey=zero`, the map's zero value), and any field
-        of nil is nil. With `missingkey=error`, both fail. A field of a null that is in a map, and a
-        missing field of a struct, always fail.
+        A missing key in a map yields nil (with `missingkey=zero`, the map's zero value), and any
+        field of nil yields nil. With `missingkey=error`, both fail. Accessing a field of a null in
+        a map, or a missing field of a struct, always fails.
         """
-        is_null_in_map = False  # whether a value of None is a null in a map, not a missing key
+        is_null_in_map = False  # whether None stands for a null in a map rather than a missing key
         for name in names:
             if value is None and is_null_in_map:
                 raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
@@ -286,10 +288,10 @@ class Run:
         dot: Any,
         last: Any,
     ) -> Any:
-        """Return the result of the function with this name, called with the operands' values.
+        """Call the function with this name on the operands' values, and return the result.
 
-        `last` is the value of the pipeline's previous stage. It is passed as the last argument,
-        unless it is `MISSING`. Raises FailedTemplate if the function fails.
+        `last` is the value of the pipeline's previous stage. Unless it is `MISSING`, it is passed
+        as the last argument. Raises FailedTemplate if the function fails.
         """
         if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
@@ -322,8 +324,8 @@ class Run:
         dot: Any,
         last: Any,
     ) -> Any:
-        """Return the value of `and` or `or`: the first operand that decides, or else the last
-        argument, as in Python.
+        """Return the value of `and` or `or`: the first operand that decides the result, or else the
+        last argument, as in Python.
 
         A true value decides `or`, and a false value decides `and`. As of Go 1.18, the operands
         after the deciding one are not evaluated. `last`, the value of the previous stage, is the
@@ -342,9 +344,9 @@ class Run:
         return value
 
     def counted_value(self, value: Any) -> Any:
-        """Return the value itself, after counting steps for it.
+        """Count the steps for a value, and return the value itself.
 
-        Only a long value costs steps, because reading and copying it takes time.
+        Only long values cost steps, because reading and copying them takes time.
         """
         if isinstance(value, str | Sequence | GoMap):
             self.count_steps(len(value) // CHARACTERS_PER_STEP)

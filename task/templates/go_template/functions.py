@@ -1,6 +1,6 @@
 """The built-in functions of Go's `text/template`.
 
-AIU does not add any functions, so sprig's functions are unknown here.
+AIU does not add any functions, so those of sprig are not supported.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MOST_SLICES = 3
 
 @dataclass(frozen=True)
 class Builtin:
-    """A function and how many arguments it takes."""
+    """A function, and the number of arguments it accepts."""
 
     call: Callable[..., Any]
     least: int
-    most: int | None = None  # None: any number
+    most: int | None = None  # None means any number
 
 
 def kind(value: object) -> str:
@@ -71,7 +71,8 @@ def named(value: object) -> str:
 
 
 def truth(value: object) -> bool:
-    """Return whether `if` treats a value as true: any value except the empty value of its type.
+    """Return whether `if` treats a value as true, which it does unless the value is the empty value
+    of its type.
 
     A struct is always true, even without fields.
     """
@@ -104,8 +105,8 @@ def _go_equal(value: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> bool:
-    """Return whether Go can compare the value: a scalar, or a struct of such values. It cannot
-    compare lists and maps.
+    """Return whether Go can compare the value. It can compare scalars and structs of comparable
+    values, but not lists and maps.
     """
     if named(value) == "struct":
         return all(map(_comparable, value.values()))
@@ -115,8 +116,8 @@ def _comparable(value: Any) -> bool:
 def less(value: Any, other: Any) -> bool:
     """Run `lt`: return whether the first argument is less than the second.
 
-    Both must be numbers of the same type or strings, which are compared by their bytes. Otherwise,
-    the template fails.
+    Both must be numbers of the same type, or strings (which are compared bytewise). Otherwise, the
+    template fails.
     """
     for operand in (value, other):
         if kind(operand) in {"", "bool"}:
@@ -131,7 +132,7 @@ def less(value: Any, other: Any) -> bool:
 
 
 def length_of(value: Any) -> int:
-    """Run `len`: return the length of a list or map, or of a string in bytes."""
+    """Run `len`: return the length of a list or map, or a string's length in bytes."""
     if isinstance(value, str):
         return len(go_bytes(value))
     if kind(value) or value is None or named(value) == "struct":
@@ -140,14 +141,16 @@ def length_of(value: Any) -> int:
 
 
 def index(value: Any, *keys: Any) -> Any:
-    """Run `index x 1 "a"`: return `x[1]["a"]`, from lists, maps, and the bytes of strings."""
+    """Run `index`: for `index x 1 "a"`, return `x[1]["a"]`. Lists, maps, and strings (by byte) can
+    be indexed.
+    """
     if value is None:
         raise FailedTemplate("index of nil")
     for key in keys:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            # for a missing key, unlike the field `.Labels.x`, which prints <no value>
+            # for a missing key; by contrast, the field `.Labels.x` prints <no value>
             value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
@@ -160,7 +163,7 @@ def index(value: Any, *keys: Any) -> Any:
 
 
 def checked_position(key: Any, last: int) -> int:
-    """Return the index `key` after checking that it is an integer from 0 to `last`."""
+    """Check that the index `key` is an integer from 0 to `last`, and return it."""
     if not isinstance(key, int) or isinstance(key, bool):
         raise FailedTemplate(f"cannot index with {named(key)}")
     if not 0 <= key <= last:
@@ -169,9 +172,9 @@ def checked_position(key: Any, last: int) -> int:
 
 
 def cut(value: Any, *bounds: Any) -> Any:
-    """Run `slice x 1 2`: return x[1:2], in bytes for a string."""
+    """Run `slice`: for `slice x 1 2`, return x[1:2]. Strings are sliced by byte."""
     is_string = isinstance(value, str)
-    # a string has no capacity, which would be the third bound
+    # the third bound is the capacity, which strings do not have
     most_bounds = MOST_SLICES - 1 if is_string else MOST_SLICES
     if len(bounds) > most_bounds:
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
@@ -183,12 +186,12 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _slice_of(value: Any, bounds: Sequence[Any]) -> Any:
-    """Return `value[low:high]` for up to three bounds: `low`, `high`, and the capacity, which must
-    not be less than `high`.
+    """Return `value[low:high]`. There may be up to three bounds: `low`, `high`, and the capacity,
+    which must not be less than `high`.
 
-    Missing bounds are 0 for `low`, and the length for the others.
+    `low` defaults to 0, and the other bounds default to the length.
     """
-    # unlike an index, a bound may be the length itself
+    # unlike an index, a bound may equal the length
     given = [checked_position(bound, len(value)) for bound in bounds]
     defaults = [0, len(value), len(value)]
     defaults_of_missing = defaults[len(given) :]
@@ -199,7 +202,7 @@ def _slice_of(value: Any, bounds: Sequence[Any]) -> Any:
 
 
 def _as_one_text(values: Sequence[Any]) -> str:
-    """Return the arguments of `html`, `js`, or `urlquery` as one string, as `print` does. A nil
+    """Join the arguments of `html`, `js`, or `urlquery` into one string, as `print` does. A nil
     becomes `<no value>`.
     """
     if len(values) == 1 and isinstance(values[0], str):
@@ -208,7 +211,7 @@ def _as_one_text(values: Sequence[Any]) -> str:
 
 
 def escape_for_html(*values: Any) -> str:
-    """Run `html`. Python's `html.escape` is different: it writes `&quot;`."""
+    """Run `html`. Python's `html.escape` differs: it writes `&quot;`."""
     return _as_one_text(values).translate(HTML)
 
 
@@ -238,7 +241,7 @@ def run_printf(form: Any, *values: Any) -> str:
 
 
 def refuse_call(*_values: Any) -> Any:
-    """Run `call`, which always fails, because the data does not contain functions."""
+    """Run `call`, which always fails, because the data never contains functions."""
     raise FailedTemplate("there is no function to call")
 
 

@@ -1,4 +1,4 @@
-"""Splits a template into tokens as Go's `text/template/parse` does, and parses literals."""
+"""Splits a template into tokens, as Go's `text/template/parse` does, and parses literals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNFINISHED = {
     "'": "character constant",
 }
 OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with or without a trim marker
-# A closing delimiter may have a trim marker, which begins with a space. So a run of spaces ends
+# A closing delimiter may have a trim marker, which begins with a space, so a run of spaces must end
 # before the trim marker.
 ACTION = re.compile(
     r"""(?P<close>\}\})|(?P<trim>[ \t\r\n]-\}\})[ \t\r\n]*  # a trim marker removes the white space after it
@@ -72,7 +72,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Token:
-    """A token. `line` counts from one, and `column` from zero."""
+    """A token. Lines are counted from one, and columns from zero."""
 
     kind: str
     text: str
@@ -81,14 +81,14 @@ class Token:
 
 
 def malformed(line: int, problem: str) -> Malformed:
-    """Return the error for a template that cannot be parsed."""
+    """Return the error for an unparsable template."""
     return Malformed(f"template, line {line}: {problem}")
 
 
 def scan(text: str) -> list[Token]:
-    """Return the tokens of a template: its texts, the tokens of its actions, and `end of text`.
+    """Return the tokens of a template: its texts, the tokens in its actions, and `end of text`.
 
-    Comments and empty texts have no tokens. Raises Malformed with the line.
+    Comments and empty texts produce no tokens. Raises a Malformed that names the line.
     """
     line_starts = [0, *(line_break.end() for line_break in re.finditer("\n", text))]
     tokens: list[Token] = []
@@ -113,7 +113,7 @@ def scan(text: str) -> list[Token]:
 
 def _end_of_comment(text: str, start: int, line: int) -> int:
     """Return the position after the closing delimiter of the comment that starts here. Raises
-    Malformed if there is none.
+    Malformed if the comment is not closed.
     """
     end = text.find("*/", start + len("/*"))
     if end < 0:
@@ -125,10 +125,10 @@ def _end_of_comment(text: str, start: int, line: int) -> int:
 
 
 def _scan_action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
-    """Append the tokens of the action at this position to `tokens`, and return the position after
+    """Append the tokens of the action that starts here to `tokens`, and return the position after
     the action.
 
-    `position` is after the opening delimiter. `line_starts` are the positions at which the
+    `position` is just after the opening delimiter. `line_starts` are the positions at which the
     template's lines begin. Raises Malformed for an invalid or unclosed action.
     """
     tokens.append(Token("open", "{{", bisect_right(line_starts, position)))
@@ -159,9 +159,9 @@ def _ends_name(text: str, position: int) -> bool:
 def _token(match: re.Match[str], line: int, column: int) -> Token:
     """Return the token for a match of the pattern `ACTION`.
 
-    Its kind is the name of the group that matched, with two exceptions: a keyword is its own kind,
-    and a closing delimiter with a trim marker has the kind "close". Raises Malformed for an
-    unfinished string and for an invalid name.
+    The token's kind is the name of the group that matched, with two exceptions: a keyword's kind is
+    the keyword itself, and a closing delimiter with a trim marker has the kind "close". Raises
+    Malformed for an unfinished string and for an invalid name.
     """
     kind = str(match.lastgroup)
     text = match[kind]
@@ -181,13 +181,16 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
 def _is_name_letter(letter: str) -> bool:
     r"""Return whether a character that matches `\w` may be part of a name in Go.
 
-    Python's `\w` matches more than Go's letters and decimal digits, such as `²`.
+    Python's `\w` also matches characters that are neither letters nor decimal digits in Go, such as
+    `²`.
     """
     return letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()
 
 
 def string(literal: str) -> str:
-    """Return the value of `"…"` or a raw string in backquotes. Raises Malformed."""
+    """Return the value of a string literal: `"…"`, or a raw string in backquotes. Raises Malformed
+    if it is invalid.
+    """
     is_raw = literal.startswith("`")
     body = literal[1:-1]  # without the quotes
     if is_raw:
@@ -196,10 +199,12 @@ def string(literal: str) -> str:
 
 
 def character(literal: str) -> int:
-    """Return the code point of the character literal `'x'`. Raises Malformed."""
+    """Return the code point of a character literal such as `'x'`. Raises Malformed if it is
+    invalid.
+    """
     body = literal[1:-1]  # without the quotes
     pieces = _pieces(body, "'", literal)
-    if len(pieces) == 1:  # a single escape, or text without escapes
+    if len(pieces) == 1:  # either an escape, or text without escapes
         raw = pieces[0]
         with suppress(UnicodeDecodeError):
             text = raw.decode()
@@ -212,9 +217,9 @@ def character(literal: str) -> int:
 
 def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
     r"""Return the bytes of each escape (such as `\n`) in a literal's body, and of each text between
-    the escapes, in order.
+    escapes, in order.
 
-    `quote` is the literal's quote. `literal` is the body with its quotes, for messages. Raises
+    `quote` is the literal's quotation mark. `literal` is the body in quotes, for messages. Raises
     Malformed for an invalid escape.
     """
     pieces: list[bytes] = []
@@ -222,7 +227,7 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
     while start < len(body):
         if body[start] == "\\":
             escape = ESCAPE.match(body, start)
-            other_quote = "'" if quote == '"' else '"'  # which must not be escaped
+            other_quote = "'" if quote == '"' else '"'  # must not be escaped
             if escape is None or escape["simple"] == other_quote:
                 raise Malformed(f"invalid escape in {literal[:40]}")
             pieces.append(_bytes_of_escape(escape, literal))
@@ -236,9 +241,9 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
 
 
 def _bytes_of_escape(escape: re.Match[str], literal: str) -> bytes:
-    """Return the bytes that an escape stands for: one byte, or a character in UTF-8.
+    """Return the bytes that an escape represents: one byte, or a character in UTF-8.
 
-    Raises Malformed for a number that is not a byte or a character.
+    Raises Malformed if the escaped number is neither a byte nor a character.
     """
     if escape["simple"]:
         return SIMPLE[escape["simple"]].encode()
@@ -257,16 +262,16 @@ def _bytes_of_escape(escape: re.Match[str], literal: str) -> bytes:
 
 
 def number(literal: str) -> int | float:
-    """Return a number's value, as an integer or a float depending on its spelling.
+    """Return the value of a number literal, as an integer or a float depending on its spelling.
 
-    Raises Malformed.
+    Raises Malformed if the number is invalid.
     """
     if INTEGER.fullmatch(literal):
         return _integer(literal)
     if literal.endswith("i"):
         raise Malformed(f"complex numbers are not supported: {literal}")
     value: float | None = None
-    with suppress(OverflowError):  # a hexadecimal number may be too large
+    with suppress(OverflowError):  # a hexadecimal float may be too large
         if HEXADECIMAL.fullmatch(literal):
             value = float.fromhex(literal.replace("_", ""))
         elif DECIMAL.fullmatch(literal):
@@ -274,19 +279,21 @@ def number(literal: str) -> int | float:
     if value is None:
         raise Malformed(f"illegal number syntax: {literal[:40]}")
     is_float = any(letter in ".eEpP" for letter in literal)
-    if not is_float:  # a number such as 09, which is not octal; Go has the same message
+    if not is_float:  # a number such as 09, which is not octal; Go reports the same message
         raise Malformed(f"integer overflow: {literal}")
-    if isinf(value):  # a decimal number may be too large, too
+    if isinf(value):  # a decimal float may be too large, too
         raise Malformed(f"illegal number syntax: {literal}")
     return value
 
 
 def _integer(literal: str) -> int:
-    """Return the value of a literal that matches `INTEGER`. Raises Malformed if it is too large."""
-    if len(literal) > 100:  # even 64 binary digits with underscores are shorter
+    """Return the value of an integer literal (one that matches `INTEGER`). Raises Malformed if it
+    is too large.
+    """
+    if len(literal) > 100:  # even 64 binary digits with underscores are shorter than this
         raise Malformed(f"integer overflow: {literal[:40]}")
     digits = literal.lstrip("+-").replace("_", "").lower()
-    # Go, like C, accepts 017 as an octal number, but Python does not
+    # like C, Go accepts 017 as an octal number, but Python does not
     is_c_octal = digits.isdecimal() and digits.startswith("0")
     integer = int(digits, 8) if is_c_octal else int(digits, 0)  # 0: the prefix determines the base
     if literal.startswith("-"):

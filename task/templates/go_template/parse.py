@@ -17,7 +17,7 @@ LONGEST_TEMPLATE = 256 * 1024  # characters
 
 @dataclass(frozen=True)
 class Literal:
-    """A string, number, boolean, or nil (`None`)."""
+    """A literal: a string, number, boolean, or nil (`None`)."""
 
     value: str | int | float | bool | None
     text: str
@@ -25,13 +25,13 @@ class Literal:
 
 @dataclass(frozen=True)
 class Field:
-    """`.A.B` or `$x.A.B`, or just `.` or `$x` if there are no names."""
+    """A field: `.A.B` or `$x.A.B`, or just `.` or `$x` if there are no names."""
 
-    variable: str  # with the dollar sign, or "." for the data
+    variable: str  # including the dollar sign; "." refers to the data
     names: tuple[str, ...]
     text: str
     line: int = field(default=0, compare=False)
-    column: int = field(default=0, compare=False)  # counting from 0
+    column: int = field(default=0, compare=False)  # counted from 0
 
 
 DOT = Field(".", (), ".")
@@ -46,17 +46,19 @@ class Function:
 
 @dataclass(frozen=True)
 class Pipe:
-    """`$x := a | b`: commands, each a list of operands, and the variables that get the result."""
+    """A pipeline such as `$x := a | b`: commands (each a list of operands), and the variables that
+    receive the result.
+    """
 
     commands: tuple[tuple[Operand, ...], ...]
     variables: tuple[str, ...]
-    assigns: bool  # "=", not ":="
+    assigns: bool  # whether it uses "=" rather than ":="
     text: str
 
 
 @dataclass(frozen=True)
 class Chain:
-    """`(pipeline).A.B`."""
+    """A field of a parenthesized pipeline: `(pipeline).A.B`."""
 
     inner: Pipe | Function
     names: tuple[str, ...]
@@ -68,7 +70,7 @@ Operand = Literal | Field | Function | Pipe | Chain
 
 @dataclass(frozen=True)
 class Action:
-    """A pipeline whose value is printed, unless it is assigned to a variable."""
+    """A pipeline whose value is printed unless it is assigned to a variable."""
 
     pipe: Pipe
     line: int
@@ -76,7 +78,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Block:
-    """`if`, `with`, or `range`."""
+    """An `if`, `with`, or `range` block."""
 
     kind: str
     pipe: Pipe
@@ -87,29 +89,29 @@ class Block:
 
 @dataclass(frozen=True)
 class Jump:
-    """`break` or `continue`."""
+    """A `break` or `continue`."""
 
     kind: str
 
 
 @dataclass(frozen=True)
 class TemplateCall:
-    """`{{template "name" pipeline}}`."""
+    """A template call: `{{template "name" pipeline}}`."""
 
     name: str
     pipe: Pipe | None
     line: int
 
 
-Node = str | Action | Block | Jump | TemplateCall  # a str is the text between actions
+Node = str | Action | Block | Jump | TemplateCall  # a str is text between actions
 
 Defined = dict[str, tuple[Node, ...]]
 
 
 def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defined]:
-    """Return the nodes of a template, and the nodes of each template that it defines, by name.
+    """Parse a template. Return its nodes, and the nodes of the templates that it defines, by name.
 
-    `functions` are the names of the known functions. Raises a Malformed with the line.
+    `functions` are the names of the known functions. Raises a Malformed that names the line.
     """
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
@@ -121,16 +123,16 @@ def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defin
 
 
 class Parser:
-    """A recursive descent parser for a template's tokens."""
+    """A recursive-descent parser for the tokens of a template."""
 
     def __init__(self, tokens: list[Token], functions: Collection[str]) -> None:
         self.tokens = tokens
         self.functions = functions
         self.defined: Defined = {}
-        self.position = 0  # of the next token
-        self.variables = ["$"]  # in scope
-        self.depth = 0  # blocks and parentheses around the next token
-        self.ranges = 0  # `range` blocks around the next token
+        self.position = 0  # the next token's position
+        self.variables = ["$"]  # the variables in scope
+        self.depth = 0  # number of blocks and parentheses around the next token
+        self.ranges = 0  # number of `range` blocks around the next token
 
     # Tokens
 
@@ -151,23 +153,23 @@ class Parser:
         return self.tokens[self.position]
 
     def text_since(self, start: int) -> str:
-        """Return the text of the consumed tokens from this position on."""
+        """Return the text of the tokens that have been consumed since this position."""
         return "".join(token.text for token in self.tokens[start : self.position])
 
     def consume_if(self, *kinds: str) -> Token | None:
-        """Skip a space, and consume and return the next token if it has one of these kinds.
+        """Skip a space. If the next token has one of these kinds, consume and return it.
 
-        Otherwise, return None, and do not consume that token.
+        Otherwise, return None without consuming that token.
         """
         if self.skip_space().kind not in kinds:
             return None
         return self.next()
 
     def consume(self, context: str, *kinds: str) -> Token:
-        """Skip a space, and consume and return the next token, which must have one of these kinds.
+        """Skip a space. Consume and return the next token, which must have one of these kinds.
 
-        Raises Malformed if it has a different kind. `context` is what is being parsed, for the
-        message.
+        Raises Malformed if the token has a different kind. `context` describes what is being
+        parsed, for the message.
         """
         token = self.consume_if(*kinds)
         if token is None:
@@ -175,7 +177,7 @@ class Parser:
         return token
 
     def enter_level(self, line: int) -> None:
-        """Enter a nested block or parenthesis. Raises Malformed if there are too many levels."""
+        """Enter a nested block or parenthesis. Raises Malformed if the nesting is too deep."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise malformed(line, f"more than {DEEPEST} nested blocks or parentheses")
@@ -183,10 +185,10 @@ class Parser:
     # Text and blocks
 
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
-        """Return the nodes up to `{{end`, `{{else`, or the end of the text, and the token of that
-        kind, which is consumed too.
+        """Return the nodes up to `{{end`, `{{else`, or the end of the text, and the token that ends
+        them, which is consumed as well.
 
-        Template definitions along the way are stored, and are not among the nodes.
+        Template definitions along the way are stored separately, and are not among the nodes.
         """
         nodes: list[Node] = []
         while True:
@@ -206,7 +208,7 @@ class Parser:
                 nodes.append(self.action())
 
     def action(self) -> Node:
-        """Return the node of an action such as `{{.Name}}` or `{{if …}}`, up to its end.
+        """Parse an action such as `{{.Name}}` or `{{if …}}` to its end, and return its node.
 
         The opening delimiter `{{` has already been consumed.
         """
@@ -218,17 +220,17 @@ class Parser:
             return self.template_call(keyword)
         if keyword.kind in {"if", "with", "range"}:
             return self.block(keyword)
-        # `break` and `continue`, as of Go 1.18
+        # `break` and `continue` exist as of Go 1.18
         self.consume(f"{{{{{keyword.text}}}}}", "close")
         if not self.ranges:
             raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
         return Jump(keyword.kind)
 
     def block(self, keyword: Token) -> Block:
-        """Return an `if`, `with`, or `range` up to its `{{end}}`.
+        """Parse an `if`, `with`, or `range` up to its `{{end}}`, and return its node.
 
-        The keyword has already been consumed. Variables that the block declares are out of scope
-        after it.
+        The keyword has already been consumed. Variables that the block declares go out of scope
+        when it ends.
         """
         self.enter_level(keyword.line)
         outer_variable_count = len(self.variables)
@@ -237,7 +239,7 @@ class Parser:
         if keyword.kind == "range":
             self.ranges += 1
         body, end = self.nodes()
-        self.ranges = outer_ranges  # the `else` does not belong to the loop
+        self.ranges = outer_ranges  # the `else` part is not inside the loop
 
         else_body: tuple[Node, ...] = ()
         if end.kind == "else":
@@ -272,8 +274,8 @@ class Parser:
         self.store_definition(keyword, name)
 
     def template_call(self, keyword: Token) -> TemplateCall:
-        """Return a `{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its
-        `{{end}}`, which also defines that template.
+        """Return the node of a `{{template "name" pipeline}}`, or of a `{{block "name" pipeline}}`
+        up to its `{{end}}`. A `block` also defines the template.
 
         The keyword has already been consumed.
         """
@@ -284,14 +286,15 @@ class Parser:
         return TemplateCall(name, pipe, keyword.line)
 
     def template_name(self, keyword: Token) -> str:
-        """Consume and return a template's quoted name."""
+        """Consume the quoted name of a template, and return the name."""
         token = self.consume(f"{keyword.text} clause", "string", "raw")
         return str(literal(token).value)
 
     def store_definition(self, keyword: Token, name: str) -> None:
         """Parse the nodes of a defined template up to its `{{end}}`, and store them in `defined`.
 
-        They cannot use variables from outside, or jump out of a `range` around the definition.
+        The nodes cannot use variables from outside the definition, or jump out of a `range` around
+        it.
         """
         self.enter_level(keyword.line)
         outer_variables = self.variables
@@ -308,10 +311,10 @@ class Parser:
         self.defined[name] = nodes
 
     def nodes_after_else(self, keyword: Token) -> tuple[Node, ...]:
-        """Return the nodes after `{{else` in the block with this keyword, up to the `{{end}}`.
+        """Return the nodes after `{{else`, up to the `{{end}}`, in a block with this keyword.
 
-        An `if` may have an `else if`, and (as of Go 1.23) a `with` an `else with`. The nodes are
-        then a single inner block, whose `{{end}}` also ends the outer one.
+        An `if` may have an `else if`, and (as of Go 1.23) a `with` may have an `else with`. In
+        these cases, the only node is an inner block whose `{{end}}` also ends the outer block.
         """
         if keyword.kind != "range":
             same_keyword = self.consume_if(keyword.kind)
@@ -327,10 +330,11 @@ class Parser:
     # Pipelines
 
     def pipe(self, context: str, end: str) -> Pipe:
-        """Return a pipeline such as `$x := .Tag | printf "%s"`, and consume the token after it.
+        """Parse and return a pipeline such as `$x := .Tag | printf "%s"`, and consume the token
+        after it.
 
-        That token has the kind `end`: "close" for `}}`, or "right" for a parenthesis. `context` is
-        what the pipeline belongs to, for messages.
+        That token must have the kind `end`: "close" for `}}`, or "right" for a closing parenthesis.
+        `context` describes what the pipeline belongs to, for messages.
         """
         start = self.position
         names, assigns = self.declarations(context)
@@ -342,10 +346,11 @@ class Parser:
             commands.append(self.command())
             token = self.skip_space()
         text = self.text_since(start).strip()
-        line = self.next().line  # of the end
+        line = self.next().line  # the line at which the pipeline ends
         if not commands:
             raise malformed(line, f"missing value for {context}")
-        # All commands except the first get the value of the previous one. (The first is stage 1.)
+        # Every command except the first receives the value of the previous one. (The first command
+        # is stage 1.)
         for stage, command in enumerate(commands[1:], 2):
             first_operand = command[0]
             takes_no_value = isinstance(first_operand, Literal) or first_operand == DOT
@@ -359,8 +364,9 @@ class Parser:
         )
 
     def declarations(self, context: str) -> tuple[list[str], bool]:
-        """Return the names of the variables before a pipeline, and whether they are assigned with
-        `=`: (["$x"], False) for `$x :=`. Without such variables, return ([], False).
+        """Return the names of the variables that precede a pipeline, and whether they are assigned
+        with `=`: for example, (["$x"], False) for `$x :=`. Return ([], False) if there are no
+        variables.
 
         The forms are `$x :=`, `$x =`, and in a `range` also `$i, $e :=`. If the first token is a
         variable that is only an operand, it is not consumed.
@@ -376,34 +382,34 @@ class Parser:
                 self.declare(names, variable)
                 return names, sign.kind == "assign"
             following = self.peek()
-            if following.text != ",":  # the variable is an operand, so put it back
+            if following.text != ",":  # the variable is an operand, so put its token back
                 self.position = variable_position
                 break
             is_first_of_range = context == "range" and not names
             if not is_first_of_range:
                 raise malformed(following.line, f"too many declarations in {context}")
-            self.position += 1  # the comma
+            self.position += 1  # consume the comma
             self.declare(names, variable)
             if self.skip_space().kind != "variable":
                 raise malformed(following.line, "range can only initialize variables")
-        if names:  # after `$i, $e`, there is neither `:=` nor `=`
+        if names:  # `$i, $e` is followed by neither `:=` nor `=`
             raise unexpected(self.skip_space(), context)
         return names, False
 
     def declare(self, names: list[str], token: Token) -> None:
-        """Add the variable's name to these names, and to the variables in scope.
+        """Add the variable's name to `names`, and to the variables in scope.
 
-        As in Go, an assignment also declares the name, and can fail only when it runs.
+        As in Go, an assignment also declares the name, so it can fail only at run time.
         """
         names.append(token.text)
         self.variables.append(token.text)
 
     def command(self) -> tuple[Operand, ...]:
-        """Return the operands of a command, one stage of a pipeline: `printf`, `"%s"`, and `.Tag`
-        for `printf "%s" .Tag`.
+        """Parse a command (one stage of a pipeline), and return its operands: for example,
+        `printf`, `"%s"`, and `.Tag` for `printf "%s" .Tag`.
 
-        The operands are separated by spaces. A `|` after them is consumed, but `}}` or `)`, the end
-        of the pipeline, is not. Raises Malformed if any other token follows.
+        The operands are separated by spaces. A `|` after them is consumed, but a `}}` or `)`, which
+        ends the pipeline, is not. Raises Malformed if any other token follows.
         """
         operands: list[Operand] = []
         token = self.skip_space()
@@ -420,7 +426,8 @@ class Parser:
         return tuple(operands)
 
     def operand(self) -> Operand:
-        """Return a term with the fields that follow it, such as `$x.A.B` or `(pipeline).A`.
+        """Parse a term and the fields that follow it, such as `$x.A.B` or `(pipeline).A`, and
+        return the operand.
 
         Raises Malformed if fields follow a term that cannot have any, such as a literal.
         """
@@ -440,7 +447,7 @@ class Parser:
         raise malformed(first_token.line, f"unexpected . after term {first_token.text}")
 
     def term(self) -> Operand:
-        """Return a literal, a field, a variable, a function name, or a pipeline in parentheses.
+        """Parse and return a literal, field, variable, function name, or parenthesized pipeline.
 
         Raises Malformed for a variable that is not in scope, or for an unknown function.
         """
@@ -464,7 +471,7 @@ class Parser:
             return Literal(None, text)
         if token.kind in {"string", "raw", "char", "number"}:
             return literal(token)
-        # the rest are words
+        # all other tokens are words
         if text in {"true", "false"}:
             return Literal(text == "true", text)
         if text not in self.functions and text not in SHORTCUTS:
@@ -473,7 +480,9 @@ class Parser:
 
 
 def literal(token: Token) -> Literal:
-    """Return the value of a string, character, or number. Raises Malformed if it is invalid."""
+    """Return the value of a string, character, or number literal. Raises Malformed if it is
+    invalid.
+    """
     readers: dict[str, Callable[[str], str | float]] = {
         "char": character,
         "number": number,
@@ -488,7 +497,7 @@ def literal(token: Token) -> Literal:
 
 
 def unexpected(token: Token, context: str) -> Malformed:
-    """Return the error for a token that is not allowed at its position."""
+    """Return the error for an unexpected token."""
     if token.kind == "close" and context == "parenthesized pipeline":
         return malformed(token.line, "unclosed left paren")
     shown = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'

@@ -34,9 +34,9 @@ PREFIXES = {
     "x": "0x",
     "X": "0X",
 }
-# Go's limit; beyond it, Go prints notes such as %!(BADWIDTH), but here the template fails
+# Go's limit, beyond which Go prints notes such as %!(BADWIDTH), whereas here the template fails
 WIDEST = 1_000_000
-# Flags, width, precision, and verb. Each of the last three may be preceded by an operand's index:
+# Flags, width, precision, and verb. Each of the last three may be preceded by an operand index:
 # %[3]*.[2]*[1]f.
 DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
@@ -57,20 +57,22 @@ class Spec:
 
     @property
     def pads_with_zeros(self) -> bool:
-        """Whether a number is padded with zeros. Padding on the right is always spaces."""
+        """True if numbers are padded with zeros. Padding on the right is always done with
+        spaces.
+        """
         return "0" in self.flags and "-" not in self.flags
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
-        """Pad a string to the directive's width: with zeros if the flags ask for them and `zeros`
-        is true, else with spaces.
+        """Pad a string to the directive's width: with zeros if the flags request them and `zeros`
+        is true, and with spaces otherwise.
         """
         if "-" in self.flags:
             return text.ljust(self.width)
         return text.rjust(self.width, "0" if zeros and "0" in self.flags else " ")
 
     def sign(self, *, negative: bool) -> str:
-        """Return what comes before a number: `-` if it is negative, else the `+` or the space that
-        the flags ask for, or "".
+        """Return the sign to print before a number: `-` if it is negative, otherwise the `+` or
+        space that the flags request, or "".
         """
         if negative:
             return "-"
@@ -83,7 +85,7 @@ PLAIN = Spec()
 
 
 def format_scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """Return a string, boolean, or number as formatted text, or None if the verb does not match its
+    """Format a string, boolean, or number. Return None if the verb does not match the value's
     type.
     """
     if isinstance(value, str):
@@ -96,7 +98,7 @@ def format_scalar(spec: Spec, verb: str, value: str | float) -> str | None:
 
 
 def _format_string(spec: Spec, verb: str, value: str) -> str | None:
-    """Format a string for `%s`, `%v`, `%q`, `%x`, or `%X`, or return None for any other verb."""
+    """Format a string for `%s`, `%v`, `%q`, `%x`, or `%X`. Return None for any other verb."""
     if verb in {"x", "X"}:
         return _hexadecimal(spec, verb, go_bytes(value))
     text = value[: spec.precision]
@@ -111,9 +113,9 @@ def _format_string(spec: Spec, verb: str, value: str) -> str | None:
 
 
 def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
-    """Format bytes for `%x` or `%X`: `6f6b`, or `6f 6b` with a space in the flags.
+    """Format bytes for `%x` or `%X`: as `6f6b`, or as `6f 6b` if the flags contain a space.
 
-    With `#` in the flags, the digits get the prefix `0x`.
+    If the flags contain `#`, the digits get the prefix `0x`.
     """
     shown = raw[: spec.precision]
     prefix = f"0{verb}" if "#" in spec.flags and shown else ""
@@ -130,7 +132,7 @@ def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
 
 
 def _character_in_quotes(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
-    """Return a character as it appears in a Go literal with the quotes `mark`: the character
+    """Return a character as it appears in a Go literal that is quoted with `mark`: the character
     itself, or an escape.
     """
     if letter == mark:
@@ -148,12 +150,12 @@ def _character_in_quotes(letter: str, mark: str, ascii_only: bool) -> str:  # no
 
 
 def _format_integer(spec: Spec, verb: str, value: int) -> str | None:
-    """Format an integer, such as `+0x1f`, or return None if the verb is not for integers."""
+    """Format an integer, such as `+0x1f`. Return None if the verb is not for integers."""
     if verb in {"c", "q", "U"}:
         return _rune(spec, verb, value)
     if verb not in "dboOxX":
         return None
-    if spec.precision == 0 and value == 0:  # as in Go, this prints only the padding
+    if spec.precision == 0 and value == 0:  # as in Go, only the padding is printed
         return " " * spec.width
     sign = spec.sign(negative=value < 0)
     digits = format(abs(value), "o" if verb == "O" else verb)
@@ -166,10 +168,10 @@ def _format_integer(spec: Spec, verb: str, value: int) -> str | None:
 
 
 def _prefix_of_digits(spec: Spec, verb: str, digits: str) -> str:
-    """Return the prefix that shows the base of an integer, such as `0x`, or "".
+    """Return the prefix that indicates an integer's base, such as `0x`, or "" for no prefix.
 
-    The verb `O` always shows it, and the others only with `#` in the flags. Octal digits that begin
-    with a zero do not get another one.
+    The verb `O` always prints a prefix, and other verbs do so only if the flags contain `#`. Octal
+    digits that already begin with a zero do not get another one.
     """
     shows_base = "#" in spec.flags
     has_leading_zero = digits.startswith("0")
@@ -183,8 +185,8 @@ def _prefix_of_digits(spec: Spec, verb: str, digits: str) -> str:
 def _rune(spec: Spec, verb: str, value: int) -> str:
     """Format a code point for `%c` (x), `%q` ('x'), or `%U` (U+0078).
 
-    As in Go, an invalid one is shown as the character U+FFFD. Raises FailedTemplate for a `%U` with
-    a precision or a negative value.
+    As in Go, an invalid code point is printed as the character U+FFFD. Raises FailedTemplate for a
+    `%U` with a precision or a negative value.
     """
     is_surrogate = 0xD800 <= value < 0xE000
     is_valid = 0 <= value <= 0x10FFFF and not is_surrogate
@@ -202,8 +204,8 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
 
 
 def _format_float(spec: Spec, verb: str, value: float) -> str | None:
-    """Format a float for `%e`, `%f`, `%g`, and their uppercase forms, or return None for a verb
-    that is not for floats.
+    """Format a float for `%e`, `%f`, `%g`, and their uppercase forms. Return None for a verb that
+    is not for floats.
 
     Raises FailedTemplate for a format that is not supported here.
     """
@@ -225,7 +227,7 @@ def _format_float(spec: Spec, verb: str, value: float) -> str | None:
 
 
 def _digits_of_float(spec: Spec, verb: str, number: float) -> str:
-    """Format a float without its sign. The default precision is 6, or for `%g` as many digits as
+    """Format a float without its sign. The default precision is 6, or for `%g`, as many digits as
     necessary.
     """
     precision = spec.precision
@@ -243,21 +245,23 @@ class Sink:
         self.size = 0
 
     def add(self, text: str) -> None:
-        """Append text. Raises FailedTemplate if the result becomes too long."""
+        """Append text. Raises FailedTemplate if the output becomes too long."""
         self.size += len(text)
         if self.size > LONGEST_TEXT:
             raise FailedTemplate(f"the text exceeds {LONGEST_TEXT} characters")
         self.parts.append(text)
 
     def text(self) -> str:
-        """Return the whole text."""
+        """Return the complete output."""
         return "".join(self.parts)
 
 
 def sprint(values: Sequence[Any]) -> str:
-    """Format values like `fmt.Sprint`, with a space between two values if neither is a string."""
+    """Format values as `fmt.Sprint` does, with a space between two values if neither is a
+    string.
+    """
     sink = Sink()
-    previous: Any = ""  # a string, so that no space comes before the first value
+    previous: Any = ""  # a string, so that no space precedes the first value
     for value in values:
         is_next_to_string = isinstance(previous, str) or isinstance(value, str)
         if not is_next_to_string:
@@ -268,7 +272,7 @@ def sprint(values: Sequence[Any]) -> str:
 
 
 def sprintln(values: Sequence[Any]) -> str:
-    """Format values like `fmt.Sprintln`, with spaces between them and a newline at the end."""
+    """Format values as `fmt.Sprintln` does, with spaces between them and a newline at the end."""
     sink = Sink()
     for number, value in enumerate(values):
         if number > 0:
@@ -287,7 +291,7 @@ def sprintf(form: str, values: Sequence[Any]) -> str:
 
 
 class Printf:
-    """Formats operands with a format string, and remembers the next operand."""
+    """Formats operands according to a format string, and keeps track of the next operand."""
 
     def __init__(self, form: str, values: Sequence[Any]) -> None:
         self.form = form
@@ -297,25 +301,25 @@ class Printf:
         self.sink = Sink()
 
     def text(self) -> str:
-        """Return the formatted text. Call this only once."""
+        """Return the formatted text. This may be called only once."""
         end_of_previous = 0
         for match in DIRECTIVE.finditer(self.form):
             self.sink.add(self.form[end_of_previous : match.start()])
             self.directive(match)
             end_of_previous = match.end()
         self.sink.add(self.form[end_of_previous:])
-        # as in Go, a format string with an explicit index may leave operands unused
+        # as in Go, a format string with explicit indexes may leave operands unused
         has_unused_operands = self.next_operand < len(self.values)
         if has_unused_operands and not self.has_explicit_index:
             self.add_note_about_unused()
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
-        """Add the text for a directive, such as `%-5d`: usually the next operand, formatted.
+        """Add the text for a directive, such as `%-5d`: normally the next operand, formatted.
 
         If the verb or the operand is missing, add Go's note, such as `%!d(MISSING)`.
         """
-        # The width and the precision may be operands too, each with its own index. They come before
+        # The width and the precision may be operands, too, each with its own index. They precede
         # the operand that is printed, so the order of these calls matters.
         self.choose_operand(match["first"])
         flags, width = self.width(match["flags"], match["width"])
@@ -331,7 +335,7 @@ class Printf:
             self.sink.add(f"%!{verb}(MISSING)")
         else:
             spec = Spec(flags, width, precision)
-            if verb == "v":  # with this verb, `+` and `#` have a different meaning
+            if verb == "v":  # with this verb, `+` and `#` have different meanings
                 spec = replace(
                     spec,
                     flags=flags.replace("#", "").replace("+", ""),
@@ -341,8 +345,8 @@ class Printf:
             write(self.sink, spec, verb, self.take_operand())
 
     def choose_operand(self, index: str | None) -> None:
-        """Make the operand with an explicit index the next one: the second for `[2]`. Without an
-        index, do nothing.
+        """If there is an explicit index, make that operand the next one: for `[2]`, the second
+        operand. Otherwise, do nothing.
 
         Raises FailedTemplate if there is no such operand.
         """
@@ -364,10 +368,10 @@ class Printf:
         return value
 
     def width(self, flags: str, text: str) -> tuple[str, int]:
-        """Return the flags and the width of a directive.
+        """Return a directive's flags and width.
 
-        A negative width from an operand means left-aligned: the width becomes positive, and the
-        flags get a `-`.
+        A negative width that comes from an operand means left alignment: the width becomes
+        positive, and `-` is added to the flags.
         """
         width = self.number(text, "%!(BADWIDTH)") or 0
         if width < 0:
@@ -375,18 +379,18 @@ class Printf:
         return flags, width
 
     def precision(self, text: str | None) -> int | None:
-        """Return the precision, or None if the directive has none or it is negative."""
+        """Return a directive's precision, or None if it is missing or negative."""
         if text is None:
             return None
         precision = self.number(text or "0", "%!(BADPREC)")  # `%.f` means `%.0f`
         return None if precision is None or precision < 0 else precision
 
     def number(self, text: str, bad: str) -> int | None:
-        """Return a width or precision: the number in the directive, or for `*` the next operand.
+        """Return a width or precision: the number in the directive, or for `*`, the next operand.
 
-        Return None if the directive has no number. If the operand is missing or not an integer,
-        return None as well, and add Go's note `bad`. Raises FailedTemplate if the number is too
-        large.
+        Return None if the directive contains no number. If the operand is missing or is not an
+        integer, also return None, and add Go's note `bad` to the output. Raises FailedTemplate if
+        the number is too large.
         """
         if not text:
             return None
@@ -405,7 +409,7 @@ class Printf:
         return int(digits)
 
     def add_note_about_unused(self) -> None:
-        """Add Go's note about operands that no directive used."""
+        """Add Go's note about operands that no directive has used."""
         notes = []
         for value in self.values[self.next_operand :]:
             if value is None:
@@ -420,8 +424,8 @@ class Printf:
 def type_name(value: object) -> str:
     """Return the name of a value's Go type.
 
-    Raises FailedTemplate for a struct and for a list that is not a Python list, because their Go
-    type is unknown here.
+    Raises FailedTemplate for a struct, and for a list that is not a Python list, because the Go
+    types of these are unknown here.
     """
     names: dict[type, str] = {
         str: "string",
@@ -439,12 +443,12 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Format a value according to the verb, and add it to the output `sink`.
+    """Format a value according to the verb, and append it to the output `sink`.
 
     If the verb does not match the value's type, add Go's note, such as `%!d(string=x)`. Raises
     FailedTemplate for a verb that is not supported here.
     """
-    if spec is PLAIN and isinstance(value, str | int):  # the usual case, done quickly
+    if spec is PLAIN and isinstance(value, str | int):  # a fast path for the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())  # `true`, not `True`
         return
     _refuse_unsupported(spec, verb, value)
@@ -464,7 +468,9 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
-    """Raise FailedTemplate for `%p`, for `%w`, and for a list, map, or struct as Go source."""
+    """Raise FailedTemplate for `%p`, for `%w`, and for a list, map, or struct that would be printed
+    as Go source.
+    """
     is_scalar = isinstance(value, str | int | float | None)
     if verb in {"p", "w"} or (spec.sharp_v and not is_scalar):
         sharp = "#" if spec.sharp_v else ""
@@ -472,7 +478,7 @@ def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_collection(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Add a list, a map, or a struct to the output. The verb applies to each element."""
+    """Append a list, map, or struct to the output. The verb applies to each element."""
     if isinstance(value, GoMap):
         _write_map(sink, spec, verb, value)
         return
@@ -488,7 +494,7 @@ def _write_collection(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
-    """Add a map to the output, sorted by key, as Go does: `map[a:1 b:2]`."""
+    """Append a map to the output, sorted by key as in Go: `map[a:1 b:2]`."""
     sink.add("map[")
     for number, (name, element) in enumerate(sorted(value.items())):
         if number > 0:
@@ -500,8 +506,8 @@ def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
 
 
 def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -> None:
-    """Add a struct to the output: its values (`{1 2}`), or with `%+v` also the names of its fields
-    (`{A:1 B:2}`).
+    """Append a struct to the output: its values (`{1 2}`), and with `%+v`, also the names of its
+    fields (`{A:1 B:2}`).
     """
     sink.add("{")
     for number, (name, element) in enumerate(value.items()):

@@ -1,4 +1,4 @@
-"""Parses templates, and renders them."""
+"""Parses and renders templates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from task.templates.go_template.functions import BUILTINS, Builtin
 from task.templates.go_template.parse import Node, read
 from task.templates.go_template.values import FailedTemplate, go_bytes
 
-STEPS = 100_000  # for a template from an annotation, which another team may have written
+STEPS = 100_000  # the limit for a template from an annotation, which another team may have written
 
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """The functions that templates may call."""
+    """A template language: the functions that its templates may call."""
 
     functions: Mapping[str, Builtin]
 
@@ -50,11 +50,11 @@ class Template:
         steps: int,
         missing_key: str = "default",
     ) -> tuple[str, int]:
-        """Render the template with the data in at most `steps` steps, and return the result and the
-        number of steps it took.
+        """Render the template with the data in at most `steps` steps. Return the result and the
+        number of steps taken.
 
-        `missing_key` is Go's option for a key that is missing in a map: "default", "zero", or
-        "error". Raises FailedTemplate with the line and operand that failed.
+        `missing_key` is Go's option for keys that are missing from a map: "default", "zero", or
+        "error". Raises a FailedTemplate that names the line and the operand that failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)
         try:
@@ -71,7 +71,7 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def parse(text: str, language: Language = GO) -> Template:
-    """Parse a template. Raises a Malformed with the line and the mistake."""
+    """Parse a template. Raises a Malformed that describes the mistake and its line."""
     try:
         return Template(*read(text, language.functions), language)
     except RecursionError:
