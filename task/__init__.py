@@ -1,8 +1,8 @@
-"""Image Update: commits the version of a newly built image to Git, for every Argo CD Application
-that tracks the image.
+"""Image Update: writes the version of a newly built image to Git, for every Argo CD Application that
+tracks it.
 
 It is the pipeline step after the build. It finds the Applications by their Argo CD Image Updater
-(AIU) annotations, and checks the tag against the rules in those annotations.
+(AIU) annotations, and checks the tag against their rules.
 """
 
 __version__ = "0.1.0"

@@ -376,7 +376,9 @@ class Gitea(Host):
         assigned = list(present)  # grows with each call of `assign`
 
         def assign(new_names: list[str]) -> None:
-            """Add these names to the assignees. Gitea replaces the whole list, so send all of it."""
+            """Add these names to the assignees. Gitea replaces the whole list, so send all
+            of it.
+            """
             self._write(number, "assign people", {"assignees": [*assigned, *new_names]})
             assigned.extend(new_names)
 

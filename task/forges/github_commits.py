@@ -246,7 +246,9 @@ class GitHubCommits(Connected):
         return self._rejection_error(what, message)
 
     def _messages(self, errors: list[Any]) -> str:
-        """Return the messages of GraphQL errors, without duplicates. Any token in them is masked."""
+        """Return the messages of GraphQL errors, without duplicates. Any token in them
+        is masked.
+        """
         messages = [one_line(dig(error, "message"))[:300] for error in errors]
         distinct_messages = dict.fromkeys(filter(None, messages))
         secret = self._client.reach.token.secret.reveal()

@@ -359,7 +359,9 @@ class GitLab(Host):
         """
 
         def is_checked(latest: Mapping[str, Any]) -> bool:
-            """Return whether the data is about this commit, and the commit's checks are complete."""
+            """Return whether the data is about this commit, and the commit's checks
+            are complete.
+            """
             # if GitLab is too old to have this field, the request counts as ready
             if latest.get("detailed_merge_status", "unknown") in _UNREADY:
                 return False
@@ -430,7 +432,9 @@ class GitLab(Host):
 
 
 class GitLabComments(Comments):
-    """Comments on GitLab merge requests. GitLab's API calls them notes (docs.gitlab.com/api/notes)."""
+    """Comments on GitLab merge requests. GitLab's API calls them
+    notes (docs.gitlab.com/api/notes).
+    """
 
     connect = GitLabClient
     needs = (

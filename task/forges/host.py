@@ -696,7 +696,9 @@ class Comments(Connected):
 
 
 class Deployments(Connected):
-    """A repository's deployments: which build is in which environment, and how its rollout ended."""
+    """A repository's deployments: which build is in which environment, and how its
+    rollout ended.
+    """
 
     stays = "the changes in Git are kept, and Argo CD will deploy them"
 

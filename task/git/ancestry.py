@@ -38,7 +38,9 @@ _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
 @dataclass(frozen=True)
 class Kin:
-    """How a new commit relates to an old one. If the order is "unknown", `why` contains the reason."""
+    """How a new commit relates to an old one. If the order is "unknown", `why` contains
+    the reason.
+    """
 
     order: Order
     why: str = ""
@@ -79,7 +81,9 @@ class Lineage:
         self._sources.clear()
 
     def _compare(self, repository: str, old: str, new: str) -> Kin:
-        """Return how two commits relate. If a problem occurs, it becomes the reason for "unknown"."""
+        """Return how two commits relate. If a problem occurs, it becomes the reason
+        for "unknown".
+        """
         display_url = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):

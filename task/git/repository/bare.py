@@ -750,5 +750,7 @@ def _fast_import_data(text: str) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """Return a name or an address without the characters that are special in git's commit format."""
+    """Return a name or an address without the characters that are special in git's
+    commit format.
+    """
     return one_line(text.replace("<", " ").replace(">", " "))
