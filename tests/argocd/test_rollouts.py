@@ -546,7 +546,7 @@ def test_a_timeout_during_a_sync_retry_names_the_failed_hook(argo_cd: ArgoCDServ
 
 
 def test_a_wrong_version_counts_as_a_failure_only_after_a_minute(argo_cd: ArgoCDServer) -> None:
-    """An operator may still be replacing the pods of a resource whose health Argo CD cannot assess."""
+    """An operator may still be replacing pods of a resource whose health Argo CD cannot assess."""
     image = parse_image("ghcr.io/acme/web:1.1.0")
 
     def states(seconds: Sequence[int], tag: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "a" * 64
 def said(
     *tags: str | None, commits: str = "abcdefghij"
 ) -> list[tuple[FileVersion, Reading | None]]:
-    """Return a file's versions with these values, newest first. A blank stands for an unknown commit."""
+    """Return a file's versions with these values, newest first. A blank means an unknown commit."""
     known = (f"{letter.strip()}" for letter in commits)
     return [
         (

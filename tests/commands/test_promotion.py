@@ -1,4 +1,4 @@
-"""`promote`: how sources and targets are paired, the targets' own rules, and repeated promotions."""
+"""`promote`: how sources and targets are paired, the targets' rules, and repeated promotions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_a_promotion_writes_the_sources_version_to_the_target() -> None:
     assert sources(report) == {"production/web": "staging/web"}
     assert [image.reference for image in report.images] == [f"{WEB}:b7"]
     assert scene.says("production/web") == "b7"
-    # The build identity was promoted, too, so a late older build is recognized as older in prod as well.
+    # The build identity was promoted, too, so the target recognizes a late build as older.
     assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
@@ -172,7 +172,7 @@ def test_name_patterns_select_sources_and_targets(
         assert scene.says(key) == {"staging/web": "b7", "staging/api": "b8"}[source]
 
 
-def test_the_target_name_may_be_the_sources_project() -> None:
+def test_the_target_name_may_contain_the_sources_project() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/of-web"))
     scene.build("staging/web", "b7")
     assert sources(scene.promote("staging/web", "production/{project}")) == {
@@ -308,7 +308,7 @@ def test_a_hold_defers_a_promotion_and_its_release_applies_it() -> None:
     scene.build("staging/web", "b6", 6)
     scene.by_hand("production/web", Intent("release"))
     assert scene.says("production/web") == "b7"
-    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build's identity was also promoted
+    assert scene.build("production/web", "b6", 6).rule == "superseded"  # promoted, too
 
 
 def test_after_a_rollback_the_sources_version_in_git_is_promoted() -> None:
@@ -392,7 +392,7 @@ def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
 
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bool) -> None:
-    """This also holds after the release that ends the rollback, and after manual edits to the file."""
+    """This also holds after the release that ends the rollback, and after manual file edits."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b6", 6), ("b7", 7)):
         scene.build("staging/web", tag, number)
@@ -580,7 +580,7 @@ OLD, NEW = "a" * 40, "b" * 40
 
 
 def with_commits(repository: str) -> Stages:
-    """Production runs a build of an old commit, and staging one of a new commit. Neither has a number."""
+    """Production has a build of an old commit, and staging of a new one. Neither has a number."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
         terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
@@ -592,7 +592,7 @@ def with_commits(repository: str) -> Stages:
     ("written", "named", "rule"),
     [
         (OURS, "ssh://git@git.example/acme/web.git", "superseded"),
-        (OURS, "", "admitted"),  # the commit is only in the state file, so the order of arrival decides
+        (OURS, "", "admitted"),  # only in the state file, so arrival order decides
         ("https://evil.example/steal", OURS, "admitted"),
     ],
 )
