@@ -57,7 +57,10 @@ PULL = CredentialSource("pullsecret", namespace="ns", name="n", field=".dockerco
         ("pullsecret:ns/n", PULL),
         ("env:TOKEN", CredentialSource("env", env="TOKEN")),
         ("ext:/scripts/x.sh", CredentialSource("ext", script="/scripts/x.sh")),
-        ("ext:x.sh", CredentialSource("ext", script="x.sh")),  # rejected only when the script is run
+        (
+            "ext:x.sh",
+            CredentialSource("ext", script="x.sh"),
+        ),  # rejected only when the script is run
         ("Secret:ns/n#f", SECRET),
         ("gcr.io=secret:ns/n#f", replace(SECRET, registry="gcr.io")),
         ("reg:5000=pullsecret:ns/n", replace(PULL, registry="reg:5000")),

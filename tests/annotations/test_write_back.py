@@ -285,7 +285,9 @@ def test_a_chart_version_is_not_a_branch() -> None:
         ("the chart", "https://charts.example"),
     ],
 )
-def test_the_write_back_source_annotation_selects_a_source_by_index_ref_or_name(name: str, repo: str) -> None:
+def test_the_write_back_source_annotation_selects_a_source_by_index_ref_or_name(
+    name: str, repo: str
+) -> None:
     annotations = {
         "write-back-source": name,
         "write-back-target": "helmvalues:/v.yaml",
@@ -317,7 +319,9 @@ def test_a_source_with_a_numeric_name_is_selected_by_name() -> None:
         ("", ("", "")),
     ],
 )
-def test_the_git_branch_annotation_is_split_into_base_and_head(value: str, expected: tuple[str, str]) -> None:
+def test_the_git_branch_annotation_is_split_into_base_and_head(
+    value: str, expected: tuple[str, str]
+) -> None:
     assert git_branch(value) == expected
 
 

@@ -323,7 +323,9 @@ def test_clusters_are_read_from_a_file(tmp_path: Path) -> None:
         ("- [", "not valid YAML"),
     ],
 )
-def test_an_invalid_clusters_file_causes_a_usage_error(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_clusters_file_causes_a_usage_error(
+    tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "clusters.yaml"
     file.write_text(text)
     with pytest.raises(UsageError, match=message):

@@ -191,7 +191,9 @@ def reader(api: KubernetesApi) -> KubernetesApi:
     return api
 
 
-def test_the_argo_cd_namespace_is_read_if_cluster_wide_lists_are_forbidden(reader: KubernetesApi) -> None:
+def test_the_argo_cd_namespace_is_read_if_cluster_wide_lists_are_forbidden(
+    reader: KubernetesApi,
+) -> None:
     lines: list[tuple[str, str]] = []
     found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
     assert found == ["argocd/web"]

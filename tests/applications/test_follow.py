@@ -139,7 +139,9 @@ def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> 
     )
 
 
-def test_child_applications_receive_their_namespace_as_in_argo_cd(tmp_path: Path, below: Below) -> None:
+def test_child_applications_receive_their_namespace_as_in_argo_cd(
+    tmp_path: Path, below: Below
+) -> None:
     repo = tmp_path / "repo.git"
     child = manifest_text("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": manifest_text("b", repo, "x")})
@@ -202,9 +204,7 @@ spec: {source: {repoURL: https://h/x.git, chart: web}}
 }
 
 
-def test_a_chart_is_rendered_with_its_applications_options(
-    tmp_path: Path, below: Below
-) -> None:
+def test_a_chart_is_rendered_with_its_applications_options(tmp_path: Path, below: Below) -> None:
     helm = needs("helm")
     repo = bare_repo(tmp_path, CHART)
     given = {

@@ -373,7 +373,9 @@ def test_an_unrendered_kustomization_is_reported_if_it_changes_applications(
         ] * warned
 
 
-def test_kubectl_is_used_for_rendering_if_kustomize_is_missing(tmp_path: Path, stand_in: Path) -> None:
+def test_kubectl_is_used_for_rendering_if_kustomize_is_missing(
+    tmp_path: Path, stand_in: Path
+) -> None:
     seen = tmp_path / "seen"
     rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
     written(tmp_path, OVERLAYS)

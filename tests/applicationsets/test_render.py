@@ -270,9 +270,7 @@ def test_random_functions_are_rejected_with_a_hint() -> None:
         ),
     ],
 )
-def test_invalid_generators_produce_argo_cds_error_messages(
-    generators: str, message: str
-) -> None:
+def test_invalid_generators_produce_argo_cds_error_messages(generators: str, message: str) -> None:
     result = made(generators)
     assert [one.rule for one in result.troubles] == [PARAMS]
     assert result.troubles[0].message.startswith(message)
@@ -370,7 +368,9 @@ def test_a_revision_can_come_from_the_first_generator_in_a_matrix() -> None:
         ),  # from both rows: in the second pass, only its own row is available
     ],
 )
-def test_values_in_a_second_generator_can_use_parameters_from_both_generators(value: str, name: str) -> None:
+def test_values_in_a_second_generator_can_use_parameters_from_both_generators(
+    value: str, name: str
+) -> None:
     listed = "{list: {elements: [{env: prod}]}}"
     found = f"{{git: {{repoURL: r, directories: [{{path: apps/*}}], values: {{v: '{value}'}}}}}}"
     generators = f"[{{matrix: {{generators: [{listed}, {found}]}}}}]"

@@ -287,7 +287,9 @@ def test_the_token_is_not_sent_to_another_server(server: ArgoCDServer) -> None:
         assert "x-proxy" not in other.seen[0].headers
 
 
-def test_a_tls_connection_to_a_plaintext_server_is_reported_with_a_hint(server: ArgoCDServer) -> None:
+def test_a_tls_connection_to_a_plaintext_server_is_reported_with_a_hint(
+    server: ArgoCDServer,
+) -> None:
     with pytest.raises((SourceAccessError, SourceDownError)) as caught:
         api_of(server, plaintext=False).get_application("argocd", "web")
     assert "--argocd-plaintext" in caught.value.hint
@@ -448,7 +450,9 @@ def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationSto
     )
 
 
-def test_a_live_application_is_patched_only_at_the_version_that_was_read(live: ApplicationStore) -> None:
+def test_a_live_application_is_patched_only_at_the_version_that_was_read(
+    live: ApplicationStore,
+) -> None:
     manifest, version = live.read("argocd", "web")
     assert manifest["metadata"]["name"] == "web"
     live.patch("argocd", "web", version, OPERATIONS)

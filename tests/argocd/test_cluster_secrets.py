@@ -163,7 +163,9 @@ def test_an_invalid_secret_name_causes_an_annotation_error(api: KubernetesApi, t
         reach(api).named(text, URL, "team")
 
 
-def test_a_missing_or_unsuitable_named_secret_causes_a_credentials_error(api: KubernetesApi) -> None:
+def test_a_missing_or_unsuitable_named_secret_causes_a_credentials_error(
+    api: KubernetesApi,
+) -> None:
     with pytest.raises(CredentialsError, match="secret team/git not found"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
@@ -265,9 +267,7 @@ def test_an_invalid_ssh_key_is_reported_without_showing_it() -> None:
 def test_proxy_certificate_and_tls_settings_from_a_secret_are_applied(tmp_path: Path) -> None:
     found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
                             insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
-    prefix = (
-        "http.https://git.example.com"  # with and without `.git`, and for the redirect target
-    )
+    prefix = "http.https://git.example.com"  # with and without `.git`, and for the redirect target
     of_server = credentials_of(found, URL).pairs
     assert of_server is not None
     pairs = dict(of_server(str(tmp_path)))

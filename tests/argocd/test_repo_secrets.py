@@ -48,7 +48,9 @@ def chosen(secrets: list[RepoSecret], url: str, project: str = "") -> str:
         ("", "", False),
     ],
 )
-def test_url_variants_of_one_repository_are_considered_equal(one: str, other: str, same: bool) -> None:
+def test_url_variants_of_one_repository_are_considered_equal(
+    one: str, other: str, same: bool
+) -> None:
     assert bool(chosen([own(one)], other)) is same
 
 
@@ -196,7 +198,9 @@ def test_invalid_secrets_are_reported_without_showing_their_values(
         ),
     ],
 )
-def test_a_named_secret_must_match_the_repository_url(url: str, data: dict[str, str], words: str) -> None:
+def test_a_named_secret_must_match_the_repository_url(
+    url: str, data: dict[str, str], words: str
+) -> None:
     if not words:
         assert named_credentials("team/git", url, data).anything
         return

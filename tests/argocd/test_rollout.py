@@ -465,7 +465,9 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), TIMES)
-def test_timestamps_in_different_time_zones_are_compared_correctly(one: str, other: str, expected: bool) -> None:
+def test_timestamps_in_different_time_zones_are_compared_correctly(
+    one: str, other: str, expected: bool
+) -> None:
     assert later(one, other) is expected
 
 

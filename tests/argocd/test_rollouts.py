@@ -255,7 +255,9 @@ def test_an_application_in_a_rolling_sync_waits_for_its_step(
     assert any(because == waits for _, because in seen)
 
 
-def test_a_missing_permission_to_read_the_application_set_is_reported(argo_cd: ArgoCDServer) -> None:
+def test_a_missing_permission_to_read_the_application_set_is_reported(
+    argo_cd: ArgoCDServer,
+) -> None:
     argo_cd.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
     waiting = rollouts(argo_cd)
     assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")

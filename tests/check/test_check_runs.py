@@ -137,7 +137,9 @@ def test_a_merge_conflict_is_reported_with_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["merged", "shallow", "url", "url-ref", "commit"])
-def test_every_way_to_specify_base_and_head_leads_to_the_same_result(tmp_path: Path, way: str) -> None:
+def test_every_way_to_specify_base_and_head_leads_to_the_same_result(
+    tmp_path: Path, way: str
+) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     for number in range(3):
         commit(scene.repo, {f"old-{number}.yaml": "a: b\n"})
@@ -275,7 +277,9 @@ def test_a_change_that_is_already_in_the_base_passes(tmp_path: Path, head: str) 
     assert (result.code, told(result)) == (0, []), result.stderr
 
 
-def test_a_target_replaced_with_a_symbolic_link_to_another_version_is_checked(tmp_path: Path) -> None:
+def test_a_target_replaced_with_a_symbolic_link_to_another_version_is_checked(
+    tmp_path: Path,
+) -> None:
     scene = Scene(tmp_path, {STATE: HELD, target("b"): BUMPED})
     git(scene.here, "checkout", "--quiet", "-b", "change")
     (scene.here / target("a")).unlink()

@@ -178,7 +178,9 @@ def test_blank_values_are_treated_as_not_given(blank: str, monkeypatch: pytest.M
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
-def test_a_flag_takes_precedence_over_its_variable(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_takes_precedence_over_its_variable(
+    one: TyperParam, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, expected = with_value(one)
     monkeypatch.setenv(
         str(one.envvar),

@@ -176,4 +176,6 @@ def test_git_errors_that_name_a_server_get_a_hint(
 ) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
     assert error.hint == hint
-    assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # also names the repository
+    assert str(error).startswith(
+        "https://git.b.example/acme/deploy@main: "
+    )  # also names the repository

@@ -23,7 +23,9 @@ FILE = "apps/a/values.yaml"
         ("{repository: ghcr.io/acme/web, tag: 1.0.0}", ""),
     ],
 )
-def test_a_registry_value_that_contradicts_the_image_causes_a_warning(image: str, told: str) -> None:
+def test_a_registry_value_that_contradicts_the_image_causes_a_warning(
+    image: str, told: str
+) -> None:
     app = application("a", URL, write_back_target="helmvalues:/" + FILE)
     app["spec"]["source"]["helm"] = {}
     one = Story(app, Branch({FILE: f"image: {image}\n"}))

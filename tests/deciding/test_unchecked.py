@@ -99,7 +99,7 @@ def test_a_complete_result_causes_no_warning() -> None:
 
 
 def test_a_failed_comparison_across_two_counters_is_explained() -> None:
-    """ The hint used to be "pass --sequence", although both builds had a sequence number."""
+    """The hint used to be "pass --sequence", although both builds had a sequence number."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target("web"): KUSTOMIZATION}))
     story.answer = DOWN

@@ -62,7 +62,9 @@ def test_our_pull_request_is_found_among_other_pull_requests(world: World, serve
     assert found.number == "1"
 
 
-def test_unknown_reviewers_cause_a_note_and_the_others_are_added(world: World, server: Server) -> None:
+def test_unknown_reviewers_cause_a_note_and_the_others_are_added(
+    world: World, server: Server
+) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("ann", "nobody")))
     assert server.open[0].reviewers == ["ann"]
     assert "reviewer nobody: " in done.note

@@ -234,7 +234,9 @@ def test_auto_merge_waits_for_giteas_conflict_check(world: World, server: Server
     assert done.note == ""
 
 
-def test_auto_merge_without_required_checks_merges_a_moment_later(world: World, server: Server) -> None:
+def test_auto_merge_without_required_checks_merges_a_moment_later(
+    world: World, server: Server
+) -> None:
     server.checks = "none"
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert done.state == "open"
@@ -261,7 +263,9 @@ def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> N
     assert (now.conflicts, now.note) == (True, "it conflicts with main")
 
 
-def test_a_running_conflict_check_is_not_reported_as_a_conflict(world: World, server: Server) -> None:
+def test_a_running_conflict_check_is_not_reported_as_a_conflict(
+    world: World, server: Server
+) -> None:
     done = world.propose(world.push("1.1"))
     server.looks = 2  # "mergeable" is false during the check
     now = world.forge().state(done.number)

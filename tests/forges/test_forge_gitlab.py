@@ -197,9 +197,7 @@ def test_each_merge_train_response_causes_the_expected_note(
 
 
 @pytest.mark.parametrize("pipeline", ["running", "passed"])
-def test_a_newer_build_rejoins_the_merge_train(
-    world: World, server: Server, pipeline: str
-) -> None:
+def test_a_newer_build_rejoins_the_merge_train(world: World, server: Server, pipeline: str) -> None:
     server.trains, server.pipeline = True, pipeline
     for build in ("1.1", "1.2"):
         assert world.propose(replace(world.push(build), auto_merge=True)).note == ""

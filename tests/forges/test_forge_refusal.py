@@ -94,7 +94,9 @@ def test_each_error_status_is_mapped_to_an_error(
         ),
     ],
 )
-def test_a_rejected_token_for_another_forge_leads_to_a_hint(forge: str, token: str, fix: str) -> None:
+def test_a_rejected_token_for_another_forge_leads_to_a_hint(
+    forge: str, token: str, fix: str
+) -> None:
     for status in (401, 403, 500):
         said = refused(status, secret=token, forge=forge)
         assert (fix in said.hint) == (status == 401)

@@ -292,7 +292,7 @@ def test_the_fake_server_responds_like_gitea(name: str, number: int) -> None:
 
 
 def differences(said: Any, ours: Any, at: str = "") -> list[str]:
-    """Return the differences between Gitea's response and ours: unknown fields, wrong types or values."""
+    """Return the differences between Gitea's response and ours in fields, types, and values."""
     if type(said) is not type(ours):
         return [f"{at}: {said!r} is {ours!r} here"]
     if isinstance(said, list):

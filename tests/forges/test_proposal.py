@@ -191,7 +191,7 @@ HOSTILE = [
 
 
 def outside_code(text: str) -> str:
-    """Return the text that Markdown interprets, without code blocks, code spans, and our comments."""
+    """Return the text that Markdown interprets: not code blocks, code spans, or our comments."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
     return ANY.sub("", text).replace(FOLDED, "").replace("\n### Image Update: ", "")

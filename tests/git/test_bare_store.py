@@ -199,7 +199,9 @@ def test_one_snapshot_combines_several_places(store: BareRepository) -> None:
     assert len(files) == 4
 
 
-def test_a_request_for_text_takes_precedence_over_a_request_for_existence(store: BareRepository) -> None:
+def test_a_request_for_text_takes_precedence_over_a_request_for_existence(
+    store: BareRepository,
+) -> None:
     for places in (
         [Place("top.yaml"), Place("top.yaml", "exists")],
         [Place("top.yaml", "exists"), Place("top.yaml")],
@@ -249,7 +251,7 @@ def test_a_new_snapshot_fetches_only_the_changes(tmp_path: Path) -> None:
         "a/d.yaml": "2\n",
     }
     assert second.tip != first.tip
-    # Only the tip and the changed trees and texts: objects that are already known are not refetched.
+    # Only the tip and the changed trees and texts: known objects are not refetched.
     assert git_door.calls == ["fetch"]
 
 
@@ -284,7 +286,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
     ("served", "settings", "size", "fetches"),
     [
         ("", {"uploadpack.allowFilter": "true"}, "small", 1),
-        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # first the tip with its trees, then the files
+        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # trees, then files
         ("", {"uploadpack.allowFilter": "false"}, "small", 1),  # everything in one fetch
         ("", {"uploadpack.allowFilter": "false"}, "large", 1),
         ("", {"uploadpackfilter.tree.allow": "false"}, "large", 2),
@@ -295,7 +297,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
             "small",
             3,
         ),  # both filters are rejected, then everything is fetched
-        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # rejected, then everything is fetched
+        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # rejected, then everything
         (
             "",
             {"uploadpackfilter.blob:limit.allow": "false"},
@@ -339,7 +341,7 @@ def test_servers_with_fewer_capabilities_require_more_fetches(
             "a/b/e.yaml": "2\n",
         }
         assert git_door.calls.count("fetch") == fetches
-        assert [line for line in said if "warning" in line] == []  # on other versions, there is nothing to do
+        assert [line for line in said if "warning" in line] == []  # nothing for users to fix
         commit(repo, {"a/b/e.yaml": "new\n"})
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 

@@ -49,7 +49,9 @@ def land(url: str, **environ: str) -> LandedCommit:
     "page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"]
 )
 @pytest.mark.parametrize("branch", ["", "main"])
-def test_a_web_page_is_not_mistaken_for_an_empty_repository(server: GitServer, page: bytes, branch: str) -> None:
+def test_a_web_page_is_not_mistaken_for_an_empty_repository(
+    server: GitServer, page: bytes, branch: str
+) -> None:
     server.page = page
     with (
         BareRepository(Git(os.environ), server.url + "repo.git") as store,
@@ -107,7 +109,7 @@ def test_a_new_head_branch_requires_one_more_request_if_its_base_moved(
 def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "p@ss w:rd"
     assert land(with_login(server, "bot:p%40ss%20w%3Ard")).commit == git(repo, "rev-parse", "main")
-    assert {user for _, user in server.seen} == {"bot"}  # sent preemptively, so no request is rejected first
+    assert {user for _, user in server.seen} == {"bot"}  # sent preemptively
 
 
 @pytest.mark.parametrize(
@@ -144,9 +146,7 @@ def test_a_login_is_not_sent_to_another_server(server: GitServer, repo: Path) ->
     assert repo.exists()
 
 
-def test_the_users_credential_helper_is_used(
-    server: GitServer, repo: Path, tmp_path: Path
-) -> None:
+def test_the_users_credential_helper_is_used(server: GitServer, repo: Path, tmp_path: Path) -> None:
     server.logins["bot"] = "right"
     (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
     (tmp_path / ".git-credentials").write_text(

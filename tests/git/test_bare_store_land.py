@@ -277,7 +277,7 @@ def test_a_concurrently_deleted_branch_is_not_recreated(repo: Path) -> None:
 
 @pytest.mark.parametrize("shallow", [True, False])
 def test_a_branch_that_was_reset_concurrently_is_not_changed(repo: Path, shallow: bool) -> None:
-    """A removed commit must not return as our commit's parent. Some servers send the whole history."""
+    """A removed commit must not return below our commit. Some servers send the whole history."""
     before = tip(repo)
     commit(repo, {"README.md": "taken out again\n"})
     with open_store(repo) as store:
@@ -312,7 +312,7 @@ def test_an_unsigned_commit_rejected_by_gitea_leads_to_a_signing_hint(repo: Path
 
 
 def killing(folder: Path, command: str, *, landed: bool) -> dict[str, str]:
-    """Return an environment in which the first git process for this command appears to be killed by the kernel."""
+    """Return an environment in which the kernel seems to kill a command's first git process."""
     (folder / "bin").mkdir()
     program, before = (
         folder / "bin" / "git",
@@ -440,7 +440,7 @@ def test_a_head_branch_created_by_another_run_is_not_overwritten(
 
 
 def test_a_new_head_branch_is_created_even_if_its_base_moved(repo: Path) -> None:
-    """The client knows no commit on the server, so git would send history that was never fetched."""
+    """No server commit is known locally, so git would send history that was never fetched."""
     with open_store(repo) as store:
         snapshot = read(store)
         moved = commit(repo, {"apps/db/values.yaml": "tag: v9\n"})

@@ -73,7 +73,7 @@ def test_a_head_branch_is_not_created_if_the_server_goes_down(tmp_path: Path) ->
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("protocol", [2, 0])
 def test_a_new_head_branch_lands_even_if_its_base_moved(tmp_path: Path, protocol: int) -> None:
-    """The old protocol hides common commits, so the change is decided again based on the new tip."""
+    """The old protocol hides common commits, so the change is decided again for the new tip."""
     repo = bare_repo(tmp_path, {"apps/web/a": "1\n", "apps/db/b": "other\n"})
     for allowed in ("allowFilter", "allowAnySHA1InWant"):
         git(repo, "config", f"uploadpack.{allowed}", "true")

@@ -136,7 +136,7 @@ def test_a_new_head_branch_starts_at_the_tip_of_the_base(
 
 
 def test_an_existing_head_branch_is_moved_in_one_step(server: CommittingGitHub, repo: Path) -> None:
-    """Meanwhile, it never points to its base, or else GitHub would close its pull request for good."""
+    """It never points to its base in between, because GitHub would close its request for good."""
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
     commit(repo, {"b.yaml": "theirs\n"})
     seen = []
@@ -369,9 +369,7 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("query", "given", "words"), QUERIES)
-def test_our_mutations_match_githubs_schema(
-    query: str, given: dict[str, Any], words: str
-) -> None:
+def test_our_mutations_match_githubs_schema(query: str, given: dict[str, Any], words: str) -> None:
     found = invalid(query, {"input": given})
     assert words in found
     assert bool(found) is bool(words)

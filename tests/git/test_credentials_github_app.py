@@ -32,7 +32,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class GitHub(HTTPServer):
-    """A server that sends `answers` in turn, then repeats the last one. `asked` records the requests."""
+    """A server that sends `answers` in turn, repeating the last. `asked` lists paths and logins."""
 
     answers: list[tuple[int, object]]
     asked: list[tuple[str, str]]
@@ -117,7 +117,9 @@ def test_a_token_is_requested_for_the_installation(key: Path, github: GitHub) ->
     assert authorization.startswith("Bearer ey")
 
 
-def test_a_netrc_file_does_not_replace_the_app_credentials(key: Path, github: GitHub, home: Path) -> None:
+def test_a_netrc_file_does_not_replace_the_app_credentials(
+    key: Path, github: GitHub, home: Path
+) -> None:
     (home / ".netrc").write_text("machine 127.0.0.1 login a password b\n")
     token(app(github, key))
     assert github.asked[0][1].startswith("Bearer ")

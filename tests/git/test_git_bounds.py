@@ -238,7 +238,7 @@ def test_a_reader_that_died_is_reported_and_replaced(tmp_path: Path) -> None:
 def test_the_total_size_of_files_in_a_snapshot_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file is within the limit, but a pack of a few megabytes can contain thousands of files."""
+    """Each file is within the limit, but a pack of a few megabytes can contain thousands."""
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
