@@ -13,7 +13,7 @@ API = Image("ghcr.io/acme/api", "ghcr.io", "acme/api")
 NGINX = Image("nginx", "docker.io", "library/nginx")
 
 
-def test_an_event_has_the_fields_of_an_image_updater_event() -> None:
+def test_an_event_has_the_same_fields_as_an_image_updater_event() -> None:
     assert updated_event(METADATA, [Change(API, "api", "1.0", "1.1")], 1_700_000_000.25) == {
         "apiVersion": "v1",
         "kind": "Event",
@@ -62,7 +62,7 @@ def test_image_annotations_are_numbered_from_zero(
     assert {key: found[f"argocd-image-updater.{key}"] for key in expected} == expected
 
 
-def test_the_name_of_an_event_is_shortened_to_a_valid_length() -> None:
+def test_an_event_name_is_truncated_to_a_valid_length() -> None:
     event = updated_event(
         {"name": "a" * 240 + "-" + "b" * 12, "namespace": "n"}, [], 1_700_000_000.0
     )

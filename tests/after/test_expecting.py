@@ -1,4 +1,4 @@
-"""The images that `--wait` expects to be running, and the key to check if they are not."""
+"""The images that `--wait` expects to be running, and the key to check if an image is not."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def landed(
     [row[1:] for row in PLACES],
     ids=[row[0] for row in PLACES],
 )
-def test_the_hint_names_the_key_to_look_at(
+def test_the_hint_names_the_key_to_check(
     annotations: dict[str, str], kind: TargetKind, key: str, hint: str
 ) -> None:
     (found,) = expected(
@@ -71,7 +71,7 @@ def test_a_hint_warns_that_old_kustomize_versions_misread_a_tag_with_a_digest() 
 @pytest.mark.parametrize(
     ("verdict", "count"), [("update", 1), ("unchanged", 1), ("refuse", 0), ("defer", 0)]
 )
-def test_only_images_written_to_git_are_expected(verdict: str, count: int) -> None:
+def test_only_images_written_to_git_are_expected_to_run(verdict: str, count: int) -> None:
     given = landed("kustomization", verdict=verdict)
     assert len(expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))) == count
     nothing = landed("kustomization", image=WEB)

@@ -1,4 +1,4 @@
-"""The text of a plan's comment, and the warning if it cannot be posted."""
+"""The text of the plan comment, and the warning if the comment cannot be posted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ JOB = Job("plan", (), SCOPE, Terms(), WORDING, dry=True, requests=LINKS, comment
 
 
 class Page:
-    """A forge's comment API that records what is posted."""
+    """A fake of a forge's comment API that records what is posted."""
 
     def __init__(self, forge: str = "github") -> None:
         self.forge, self.given = forge, list[tuple[str, str, str]]()
@@ -34,7 +34,7 @@ class Page:
 
 
 def world(comments: Callable[[str], Page]) -> World:
-    """Return a world with only comments and the log."""
+    """Return a world that contains only comments and the log."""
     said: list[str] = []
     nothing: list[Any] = []
     return fake_world(
@@ -44,7 +44,7 @@ def world(comments: Callable[[str], Page]) -> World:
     )  # fmt: skip
 
 
-def test_the_comment_is_posted_to_the_pull_request_of_the_job() -> None:
+def test_the_comment_is_posted_to_the_pull_request_of_the_ci_job() -> None:
     page = Page()
     plan = report(decision(), command="plan")
     assert commented(plan, JOB, world(lambda _repo: page)) == plan
@@ -59,7 +59,7 @@ def test_the_comment_marker_is_plain_markdown_on_bitbucket() -> None:
     assert page.given[0][1] == f"[//]: # (image-update-plan: {'ab' * 32})"
 
 
-def test_a_comment_that_cannot_be_posted_is_a_warning() -> None:
+def test_a_comment_that_cannot_be_posted_causes_a_warning() -> None:
     def fails(_repo: str) -> Page:
         raise error
 

@@ -1,4 +1,4 @@
-"""The progress shown while waiting for rollouts, and the report at the end."""
+"""The progress display while a run waits for rollouts, and the final report."""
 
 import re
 from dataclasses import replace
@@ -47,7 +47,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("row", "expected"), LINES, ids=[row.state for row, _ in LINES])
-def test_each_state_change_is_printed_in_one_line(row: RolloutState, expected: str) -> None:
+def test_each_state_change_is_printed_on_one_line(row: RolloutState, expected: str) -> None:
     assert line(row) == expected
 
 
@@ -69,7 +69,7 @@ def drawn(
     return [shown_line.rstrip() for shown_line in shown.get().splitlines()]
 
 
-def test_the_display_has_a_progress_bar_and_a_line_for_each_application() -> None:
+def test_the_display_contains_a_progress_bar_and_a_line_for_each_application() -> None:
     assert drawn((OK, WAITS), 61, 600, terminal(100)) == [
         "━━━━━━━━━━           1 of 2 rolled out, 1:01 min of 10:00 min",
         "ok argocd/api synced and healthy",
@@ -96,7 +96,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
         assert wide <= columns
 
 
-def test_unfinished_and_failed_rollouts_come_first_if_space_is_short() -> None:
+def test_unfinished_and_failed_rollouts_are_shown_first_if_space_is_limited() -> None:
     rows = (*(replace(OK, application=f"argocd/a{number}") for number in range(40)), WAITS, BAD)
     lines = drawn(rows, 1, 600, terminal(80, 10))
     assert len(lines) <= 9
@@ -109,7 +109,7 @@ def sight(*rows: RolloutState) -> Sight:
     return Sight(rows, rows, 1.0)
 
 
-def test_the_display_replaces_itself_and_log_lines_appear_above_it() -> None:
+def test_the_display_redraws_in_place_below_the_log_lines() -> None:
     console = terminal(colour=True)
     log = Log(console=console)
     with display(log, {}, 60) as show:
@@ -126,7 +126,7 @@ def test_the_display_replaces_itself_and_log_lines_appear_above_it() -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"CI": "true"}])
-def test_without_a_terminal_each_change_is_logged_in_one_line(environ: dict[str, str]) -> None:
+def test_without_a_terminal_each_change_is_logged_on_one_line(environ: dict[str, str]) -> None:
     stream = StringIO()
     log = Log(stream=stream) if not environ else Log(console=Console(file=stream, width=200))
     with display(log, environ, 60) as show:
@@ -137,7 +137,7 @@ def test_without_a_terminal_each_change_is_logged_in_one_line(environ: dict[str,
         "argocd/shop: needs-sync",
         "argocd/job: failed",
     ]
-    assert MANUAL.hint not in stream.getvalue()  # it is in the error at the end
+    assert MANUAL.hint not in stream.getvalue()  # the final error contains the hint
 
 
 SENTENCES = [

@@ -1,4 +1,4 @@
-"""Synced and healthy is not enough: the image has to be running."""
+"""A synced and healthy Application is not enough: the image must be running."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 HEALTHY = Rollout("synced-and-healthy", "synced and healthy")
 RUNS, ANOTHER, NOTHING = "synced-and-healthy", "failed", "warning"
 
-# (the written image, status.summary.images, the result of the rollout)
+# (written image, status.summary.images, rollout result)
 LIVE = [
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0"], RUNS),
     (
@@ -29,8 +29,8 @@ LIVE = [
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{OTHER}"], ANOTHER),
-    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target does not have a digest
-    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@sha256"], ANOTHER),  # as Kustomize 4.5 reads tag@digest
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target contains no digest
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@sha256"], ANOTHER),  # how Kustomize 4.5 parses tag@digest
     (f"{WEB}@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
     (f"{WEB}@{DIGEST}", [f"{WEB}:1.0.0"], ANOTHER),
     ("nginx:2", ["docker.io/library/nginx:2"], RUNS),
@@ -84,7 +84,7 @@ def test_a_rollout_succeeds_only_if_the_image_is_running(
         (f"{WEB}:1.0.0@{OTHER}", f"is running only as 1.0.0@{OTHER}, not as 1.1.0: check x"),
     ],
 )
-def test_a_running_image_with_a_different_digest_than_the_build_fails_the_wait(
+def test_the_wait_fails_if_the_running_image_has_a_different_digest_than_the_build(
     live: str, because: str
 ) -> None:
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, digest=DIGEST)
@@ -118,7 +118,7 @@ def test_a_rollout_in_progress_is_not_judged() -> None:
     )
 
 
-def test_a_long_list_of_running_versions_is_shortened() -> None:
+def test_a_long_list_of_running_versions_is_truncated() -> None:
     live = [f"{WEB}:{number}" for number in range(9)]
     found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", revision=NEW)])
     assert found.because.endswith("is running only as 0, 1, 2, 3, 4 and 4 more, not as 10: check x")
@@ -126,14 +126,14 @@ def test_a_long_list_of_running_versions_is_shortened() -> None:
 
 LATER = [
     (NEW, f"{WEB}:1.2.0", "failed"),  # the same commit, so the branch is not read
-    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # another revision, with another version
+    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # a different revision with a different version
     (OLD, f"{WEB}:1.1.0", "failed"),
-    (OLD, "", "failed"),  # unknown
+    (OLD, "", "failed"),  # the current image is unknown
 ]
 
 
 @pytest.mark.parametrize(("compared", "says", "state"), LATER)
-def test_an_image_replaced_by_a_later_commit_is_a_warning(
+def test_an_image_replaced_by_a_later_commit_causes_a_warning(
     compared: str, says: str, state: str
 ) -> None:
     now = parse_image(says) if says else None

@@ -1,4 +1,4 @@
-"""The deployments that a run shows, and their states. Success is never assumed."""
+"""The deployments that a run reports to the forge. Success is never assumed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ JOB = Job("run", (), SCOPE, Terms(), WORDING, requests=PullRequestOptions(run=RU
 
 
 class Forge:
-    """A forge that records (environment, state) in order, and the commit's states."""
+    """A forge that records each (environment, state) in order, and the commit statuses."""
 
     def __init__(self, error: TaskError | None = None, *known: str) -> None:
         self.error, self.known = error, known  # environments with a deployment by an earlier run
@@ -57,7 +57,7 @@ class Forge:
 
 
 def world(forge: Forge) -> World:
-    """Return a world with only the forge and Argo CD's pages."""
+    """Return a world that contains only the forge and Argo CD's pages."""
     never: Callable[..., Forge] = lambda *_: forge  # noqa: E731
     return fake_world(
         applications=list, locate=lambda _origin: None, repository=never,
@@ -97,7 +97,7 @@ def play(
     waits: bool = True,
     everyone: Sequence[Tracker] = (),
 ) -> tuple[Problem, ...]:
-    """Show a run's deployments, and return its warnings."""
+    """Report a run's deployments, and return the run's warnings."""
     source = replace(SOURCE, waits_for_rollouts=waits)
     shown = ShownDeployments(source, JOB, world(forge), everyone or [one.application for one in of])
     if waits:
@@ -117,10 +117,10 @@ ROWS: list[
     ),
     # Argo CD could not be queried, so the outcome is unknown
     ([landed()], [], [("web", "in_progress")], ["pending", "pending"]),
-    # the image was already in Git: an earlier run began a deployment, or none did
+    # the image was already in Git: no earlier run began a deployment, or one did
     ([landed(verdict="unchanged")], [ended()], [], []),
     ([landed("known", "unchanged")], [ended("known")], [("known", "success")], ["success"]),
-    # a request that was merged while the run was waiting, and one that was not
+    # a request that was not merged while the run was waiting, and one that was
     ([landed(head="h", request="7")], [], [], []),
     ([landed(head="h", request="7")], [ended()], [("web", "success")], ["success"]),
     ([landed(head="h", request="7")], [ended(succeeded=False)], [("web", "failure")], ["failure"]),
@@ -166,7 +166,7 @@ def test_a_run_that_does_not_wait_reports_no_success() -> None:
     assert (forge.told, forge.statuses) == ([("a", "queued")], [])
 
 
-def test_a_deployment_has_its_commit_state_page_and_run() -> None:
+def test_a_deployment_names_its_commit_state_page_and_run() -> None:
     forge = Forge()
     play(forge, [landed()], ended(succeeded=False))
     page = "https://argocd.example.com/applications/argocd/web"
@@ -178,7 +178,7 @@ def test_a_deployment_has_its_commit_state_page_and_run() -> None:
     )
 
 
-def test_a_name_in_two_namespaces_is_shown_with_its_namespace() -> None:
+def test_an_application_name_used_in_two_namespaces_is_shown_with_its_namespace() -> None:
     forge = Forge()
     other = landed(space="team").application
     play(
@@ -193,7 +193,7 @@ def test_a_name_in_two_namespaces_is_shown_with_its_namespace() -> None:
 @pytest.mark.parametrize(
     "error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")]
 )
-def test_a_forge_that_refuses_deployments_is_contacted_only_twice(
+def test_a_forge_that_rejects_deployments_is_contacted_only_twice(
     error: TaskError,
 ) -> None:
     forge = Forge(error)
@@ -205,7 +205,7 @@ def test_a_forge_that_refuses_deployments_is_contacted_only_twice(
     assert forge.calls == 2  # at the start, and again after the wait
 
 
-def test_a_deployment_refused_for_one_application_is_shown_for_the_others() -> None:
+def test_a_deployment_rejected_for_one_application_is_still_reported_for_the_others() -> None:
     class Picky(Forge):
         def begin(self, deployment: Deployment) -> None:
             self.error = ForgeError("invalid name") if deployment.environment == "a" else None
@@ -217,7 +217,7 @@ def test_a_deployment_refused_for_one_application_is_shown_for_the_others() -> N
     assert forge.told == [("b", "in_progress"), ("b", "success")]
 
 
-def test_the_number_of_shown_deployments_is_limited() -> None:
+def test_the_number_of_reported_deployments_is_limited() -> None:
     forge = Forge()
     names = [f"app-{number}" for number in range(MOST + 5)]
     (problem,) = play(forge, [landed(name) for name in names], *map(ended, names))

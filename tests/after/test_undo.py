@@ -1,4 +1,4 @@
-"""`--on-failure rollback`: what a run rolls back after a failed rollout, and what it leaves alone."""
+"""`--on-failure rollback`: what a run does and does not roll back after a failed rollout."""
 
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -25,10 +25,10 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 def failing(
     scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE
 ) -> Story:
-    """Return a scene with failing rollouts. `meanwhile` is called during the wait."""
+    """Return the scene with failing rollouts. `meanwhile` is called during the wait."""
 
     def follow(landed: Sequence[LandedApplication]) -> Followed:
-        scene.follow = lambda _landed: Followed()  # for this run only
+        scene.follow = lambda _landed: Followed()  # only this run fails
         meanwhile()
         problem = Problem(Trouble("rollout", cause, exit=Exit.ROLLOUT), application="argocd/a")
         return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
@@ -80,14 +80,14 @@ def test_a_replay_of_a_rolled_back_build_changes_nothing(strategy: str, identifi
     assert scene.event("1.2.0", 8 if identified else None) == ("update", "admitted")
 
 
-def test_a_newer_build_that_landed_first_is_kept() -> None:
+def test_a_newer_build_that_landed_before_the_rollback_is_kept() -> None:
     scene = story("semver")
     failing(scene, lambda: scene.event("1.2.0"))
     report = waited(scene, "1.1.0")
     assert (report.exit, scene.value) == (6, "1.2.0")
     assert [one.rollback for one in report.commits] == [False, False]
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # there is no hold
+    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # but no hold
     assert notes(report)[1] == (
         "warning",
         f"not rolled back: {WEB}: Git now has 1.2.0, not 1.1.0",
@@ -152,7 +152,7 @@ def test_a_series_of_failing_builds_ends_at_the_version_before_them(
 @pytest.mark.slow
 @given(st.sampled_from(["newest-build", "semver"]), st.lists(st.integers(0, 5), max_size=14))
 def test_a_rollback_never_restores_a_failed_version(strategy: str, steps: list[int]) -> None:
-    """0 and 1 land the next build. Other numbers make one of the awaited rollouts fail."""
+    """The numbers 0 and 1 land the next build. Any other number makes an awaited rollout fail."""
     scene = story(strategy)
     waiting: dict[int, Callable[[], None]] = {}
     failed: set[str] = set()
@@ -213,7 +213,7 @@ def test_without_the_on_failure_option_no_version_is_rolled_back() -> None:
     assert (report.exit, scene.value, len(report.commits)) == (6, "1.1.0", 1)
 
 
-def test_only_the_image_that_was_written_is_held() -> None:
+def test_only_the_written_image_is_held() -> None:
     db = "ghcr.io/acme/db"
     scene = Story(
         application("a", URL, image_list=f"web={WEB},db={db}"),
@@ -238,7 +238,7 @@ def test_a_digest_is_restored_together_with_its_tag() -> None:
     assert scene.event(f"live@{after}", 7)[0] != "update"
 
 
-def test_the_rollback_commit_does_not_name_the_source_of_the_build() -> None:
+def test_the_rollback_commit_does_not_name_the_builds_source() -> None:
     scene = failing(story("semver"))
     messages: list[str] = []
     land = scene.branch.land
@@ -263,7 +263,7 @@ def test_the_rollback_commit_does_not_name_the_source_of_the_build() -> None:
     assert "Pipeline-Run: https://ci/1" in back
 
 
-def test_a_hostile_cause_is_shortened_to_one_printable_line() -> None:
+def test_a_hostile_failure_cause_is_reduced_to_one_printable_line() -> None:
     scene = failing(story("semver"), cause=f"\x1b[31m{'x' * 9999}\nhttps://me:secret@git.example/")
     waited(scene, "1.1.0")
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
@@ -274,11 +274,11 @@ def test_a_hostile_cause_is_shortened_to_one_printable_line() -> None:
 
 
 class Raced(Branch):
-    """A branch to which others push commits between a writer's read and its push."""
+    """A branch to which others push commits between a writer's read and push."""
 
     def __init__(self) -> None:
         super().__init__({target("a"): KUSTOMIZATION})
-        self.before: dict[int, Callable[[], object]] = {}  # the call before the n-th push
+        self.before: dict[int, Callable[[], object]] = {}  # called before the n-th push
 
     def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         self.before = {number - 1: happens for number, happens in self.before.items()}
@@ -327,8 +327,8 @@ def test_a_rollback_never_overwrites_a_newer_build(
             assert scene.value == (f"b{newest}" if newest else "1.0.0")
 
 
-def test_a_rollback_to_an_unproved_version_is_written_with_a_warning() -> None:
-    """In a rollback, a missing proof is only a warning. Nothing else is written without its proof."""
+def test_a_rollback_to_an_unproven_version_is_written_with_a_warning() -> None:
+    """For a rollback, a missing proof only causes a warning. Any other write requires proof."""
     scene = story("semver")
     config = "version: 1\nsignatures: {keys: [ci.pub]}\n"
     scene.branch.commit({".image-update/config": config, "ci.pub": "a key"})

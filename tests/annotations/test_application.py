@@ -31,7 +31,7 @@ def test_applications_are_distinguished_from_other_manifests(item: object, expec
     assert is_application(item) is expected
 
 
-def test_only_annotations_with_the_prefix_are_read_and_trimmed() -> None:
+def test_only_annotations_with_our_prefix_are_read_and_their_values_trimmed() -> None:
     item = manifest()
     item["metadata"] = {
         "name": "web",
@@ -75,7 +75,7 @@ def test_the_source_type_in_the_status_takes_precedence_over_the_spec() -> None:
     )
 
 
-def test_several_sources_are_aligned_with_their_types() -> None:
+def test_each_of_several_sources_is_paired_with_its_type() -> None:
     item = manifest(sources=[{"repoURL": "a", "path": "k"}, {"repoURL": "b", "path": "h"}])
     item["status"] = {"sourceTypes": ["Directory", "Kustomize"]}
     app = parse_application(item)
@@ -109,7 +109,7 @@ def test_the_dry_source_of_a_hydrated_application_is_read() -> None:
         {"metadata": "x"},
     ],
 )
-def test_invalid_applications_are_malformed(item: dict[str, object]) -> None:
+def test_invalid_applications_are_reported_as_malformed(item: dict[str, object]) -> None:
     with pytest.raises(Malformed):
         parse_application(item)
 

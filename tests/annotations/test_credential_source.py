@@ -1,4 +1,4 @@
-"""Credential sources. The cases were recorded from Image Updater itself."""
+"""Credential sources. The expected results were recorded from Image Updater itself."""
 
 import json
 from dataclasses import asdict, replace
@@ -57,12 +57,15 @@ PULL = CredentialSource("pullsecret", namespace="ns", name="n", field=".dockerco
         ("pullsecret:ns/n", PULL),
         ("env:TOKEN", CredentialSource("env", env="TOKEN")),
         ("ext:/scripts/x.sh", CredentialSource("ext", script="/scripts/x.sh")),
-        ("ext:x.sh", CredentialSource("ext", script="x.sh")),  # refused only when the script is run
+        (
+            "ext:x.sh",
+            CredentialSource("ext", script="x.sh"),
+        ),  # rejected only when the script is run
         ("Secret:ns/n#f", SECRET),
         ("gcr.io=secret:ns/n#f", replace(SECRET, registry="gcr.io")),
         ("reg:5000=pullsecret:ns/n", replace(PULL, registry="reg:5000")),
         ("gcr.io=env:A=B", CredentialSource("env", registry="gcr.io", env="A=B")),
-        ("secret:ns/n#a=b", None),  # the part before the first "=" is a registry
+        ("secret:ns/n#a=b", None),  # the part before the first "=" is parsed as a registry
         ("pullsecret:ns/n#f", replace(PULL, name="n#f")),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_subscription_names_its_repository_file_and_image() -> None:
 
 
 SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
-    # values, {container: image}, {path of what is written: value}
+    # values, {container: image}, {path of the written value: value}
     (
         "image: ghcr.io/acme/web:1",
         {"chart-image": "ghcr.io/acme/web"},
@@ -156,7 +156,7 @@ SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
         {"chart-image": "docker.io/acme/web"},
         {"image": "acme/web:2"},
     ),
-    ("web: {main: {image: 'acme/web:1'}}", {}, {}),  # Flux looks one level down
+    ("web: {main: {image: 'acme/web:1'}}", {}, {}),  # Flux searches one level down
     ("web: [{image: 'acme/web:1'}]", {}, {}),
     ("image: {name: acme/web, tag: '1'}", {}, {}),
     ("image: '{{ .Values.x }}'", {}, {}),
@@ -191,7 +191,7 @@ def of_text(text: str) -> Subscribed:
 
 
 def updated(text: str, found: Subscribed) -> Any:
-    """Return the values after tag 2 was written for every image."""
+    """Return the values after an update of every image to tag 2."""
     files = {PATH: File(text)}
     for sub in found.subscriptions:
         target = Target(
@@ -248,7 +248,7 @@ def test_keys_mapped_by_annotations_are_updated(
     assert at(updated(text, found), written) == "2"
 
 
-def test_a_mapped_image_reference_is_rewritten_completely() -> None:
+def test_a_mapped_image_reference_is_replaced_as_a_whole() -> None:
     text = manifest(
         "a: {main: 'acme/web:1'}",
         "fluxcd.io/automated: 'true'\n    repository.fluxcd.io/web: a.main",
@@ -279,7 +279,7 @@ def test_a_mapping_that_cannot_be_written_is_an_error(
     ]
 
 
-def test_a_mapping_to_a_missing_key_is_a_warning() -> None:
+def test_a_mapping_to_a_missing_key_causes_a_warning() -> None:
     found = subscribed(IMAGE, {**ON, "repository.fluxcd.io/web": "nowhere.image"})
     assert [(flaw.key, flaw.severity) for flaw in found.flaws] == [
         ("repository.fluxcd.io/web", "warning")
@@ -316,7 +316,7 @@ def test_a_mapping_to_a_missing_key_is_a_warning() -> None:
         ({"filter.fluxcd.io/automated": "true"}, 0, ""),
     ],
 )
-def test_automated_locked_and_ignore_annotations_are_honored(
+def test_the_automated_locked_and_ignore_annotations_are_honored(
     annotations: dict[str, Any], count: int, held: str
 ) -> None:
     found = subscribed(IMAGE, annotations)
@@ -324,7 +324,7 @@ def test_automated_locked_and_ignore_annotations_are_honored(
 
 
 @pytest.mark.parametrize("name", ["automated", "locked"])
-def test_a_switch_that_is_neither_on_nor_off_is_reported(name: str) -> None:
+def test_an_invalid_value_for_a_boolean_annotation_is_reported(name: str) -> None:
     (flaw,) = subscribed(IMAGE, {f"fluxcd.io/{name}": "yes"}).flaws
     assert (flaw.key, flaw.value, flaw.severity) == (f"fluxcd.io/{name}", "yes", "warning")
 
@@ -363,7 +363,7 @@ def test_tag_filters_are_converted_to_policies(text: str, policy: Policy) -> Non
     ],
     ids=lambda text: text[:20],
 )
-def test_an_invalid_filter_is_an_error_only_for_its_image(text: str) -> None:
+def test_an_invalid_filter_causes_an_error_only_for_its_image(text: str) -> None:
     with pytest.raises(Malformed):
         filter_policy(text)
     values = {**IMAGE, "side": {"image": "nginx:1"}}
@@ -375,7 +375,7 @@ def test_an_invalid_filter_is_an_error_only_for_its_image(text: str) -> None:
     assert flaw.entry.alias == "chart-image"
 
 
-def test_an_invalid_filter_of_a_locked_release_is_only_a_warning() -> None:
+def test_an_invalid_filter_in_a_locked_release_only_causes_a_warning() -> None:
     found = subscribed(
         IMAGE, {**ON, "fluxcd.io/locked": "true", "fluxcd.io/tag.chart-image": "regexp:["}
     )
@@ -398,7 +398,7 @@ def test_an_invalid_filter_of_a_locked_release_is_only_a_warning() -> None:
         ),
     ],
 )
-def test_filters_with_every_annotation_prefix_are_read(
+def test_filters_are_read_with_any_supported_annotation_prefix(
     annotations: dict[str, str], constraint: str
 ) -> None:
     (sub,) = subscribed(IMAGE, {**ON, **annotations}).subscriptions
@@ -414,7 +414,7 @@ def test_each_image_has_its_own_filter() -> None:
     }
 
 
-def test_a_filter_for_no_image_is_reported() -> None:
+def test_a_filter_that_matches_no_image_is_reported() -> None:
     (flaw,) = subscribed(IMAGE, {**ON, "fluxcd.io/tag.web": "semver:~1"}).flaws
     assert (flaw.key, flaw.severity, flaw.hint) == (
         "fluxcd.io/tag.web",
@@ -431,12 +431,12 @@ def test_without_a_repository_every_image_is_an_error() -> None:
     ]
 
 
-def test_images_from_yaml_merge_keys_are_found() -> None:
+def test_images_merged_in_through_yaml_merge_keys_are_found() -> None:
     text = manifest("base: &base {image: 'acme/web:1'}\nweb: {<<: *base, replicas: 2}")
     assert [sub.entry.alias for sub in of_text(text).subscriptions] == ["base", "web"]
 
 
-def test_the_example_release_is_subscribed_with_its_filter() -> None:
+def test_the_example_release_yields_a_subscription_with_its_filter() -> None:
     (document,) = documents((DATA / "examples" / "flux-helmrelease.yaml").read_text())
     (sub,) = subscribe_helm_release(document.data, "", REPO, "", PATH).subscriptions
     assert sub.entry.image.identity == "registry.gitlab.com/wenger23/microservices-demo/frontend"
@@ -445,7 +445,7 @@ def test_the_example_release_is_subscribed_with_its_filter() -> None:
 
 
 def as_flux(glob: str, tag: str) -> bool:
-    """Match a tag independently of our code: a star matches any run of characters."""
+    """Match a tag without using our code: a star matches any sequence of characters."""
     if not glob:
         return not tag
     if glob[0] == "*":
@@ -474,7 +474,7 @@ ANYTHING = st.recursive(
 
 @pytest.mark.slow
 @given(ANYTHING, ANYTHING)
-def test_releases_of_any_shape_never_raise(values: Any, annotations: Any) -> None:
+def test_a_release_of_any_shape_is_read_without_an_exception(values: Any, annotations: Any) -> None:
     item = release(values, {**ON, "repository.fluxcd.io/web": "image.repository"})
     assert subscribe_helm_release(item, "", REPO, "", PATH).application.sources == (
         Source(REPO, "releases", "", kind="Helm"),

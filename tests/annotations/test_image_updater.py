@@ -1,4 +1,4 @@
-"""ImageUpdater resources → annotations. The source is AIU's v1.3 documentation and schema."""
+"""Conversion of ImageUpdater resources to annotations, per AIU's v1.3 documentation and schema."""
 
 import json
 from typing import Any
@@ -99,7 +99,7 @@ def test_every_setting_of_a_resource_becomes_an_annotation() -> None:
 
 
 def test_the_known_fields_match_the_schema() -> None:
-    """A field of the schema must not be reported as unknown."""
+    """A field in the schema must not be reported as unknown."""
     schemas = json.loads((DATA / "schemas.json").read_text())
     schema = schemas["schemas"]["argocd-image-updater-imageupdater-v1alpha1"]
 
@@ -114,7 +114,7 @@ def test_the_known_fields_match_the_schema() -> None:
     def plain(known: Fields) -> Any:
         return {name: plain(below) for name, below in known.items()}
 
-    older: Fields = {"namespace": {}}  # of AIU up to v1.1
+    older: Fields = {"namespace": {}}  # present in AIU up to v1.1
     assert {**fields(schema["properties"]["spec"]), **older} == plain(SPEC)
 
 
@@ -172,7 +172,7 @@ def test_an_empty_list_and_false_also_override_outer_settings() -> None:
     assert found == {"image-list": "web=ghcr.io/acme/web"}
 
 
-def test_write_back_settings_merge_one_by_one() -> None:
+def test_write_back_settings_are_merged_individually() -> None:
     world = {"method": "git", "gitConfig": {"branch": "main", "writeBackTarget": "kustomization"}}
     own = {"gitConfig": {"branch": "dev", "repository": None}}
     found = said(updater(ref("web", writeBackConfig=own), writeBackConfig=world))
@@ -184,7 +184,7 @@ def test_write_back_settings_merge_one_by_one() -> None:
     }
 
 
-def test_the_argocd_method_ignores_git_settings() -> None:
+def test_the_argocd_write_back_method_ignores_git_settings() -> None:
     config = {"method": "argocd", "gitConfig": {"branch": "a:b:c", "pullRequest": {"github": {}}}}
     found = said(updater(ref("web", writeBackConfig=config)))
     assert found == {"image-list": "web=ghcr.io/acme/web", "write-back-method": "argocd"}
@@ -196,11 +196,11 @@ def test_the_argocd_method_ignores_git_settings() -> None:
         (["*", "w*", "web"], 2),
         (["w*", "*"], 0),
         (["we?", "w*"], 0),
-        (["*", "*"], 0),  # the first of two equal patterns
-        (["w[aeiou]b", "w*b"], 0),  # a set is not a literal: both score 2
+        (["*", "*"], 0),  # of two identical patterns, the first wins
+        (["w[aeiou]b", "w*b"], 0),  # a character set is not literal: both score 2
         (["w*b", "w[aeiou]b"], 0),
         (["api", "w*"], 1),
-        ([r"we\b", "web*"], 0),  # AIU calls it exact: it has no wildcard
+        ([r"we\b", "web*"], 0),  # AIU considers it exact because it contains no wildcard
     ],
 )
 def test_the_most_specific_reference_wins(patterns: list[str], winner: int) -> None:
@@ -287,7 +287,7 @@ def test_another_namespace_in_the_spec_is_reported(named: str, told: int) -> Non
     assert ["spec.namespace" in problem.message for problem in problems] == [True] * told
 
 
-def test_only_our_own_annotations_of_the_application_are_kept() -> None:
+def test_only_our_own_annotations_on_the_application_are_kept() -> None:
     ours = {
         "web.pin-digest": "true",
         "web.helm.image-digest": "image.digest",
@@ -298,7 +298,7 @@ def test_only_our_own_annotations_of_the_application_are_kept() -> None:
     assert found == {"image-list": "web=ghcr.io/acme/web", **ours}
 
 
-def test_use_annotations_leaves_the_application_as_it_is() -> None:
+def test_use_annotations_leaves_the_application_unchanged() -> None:
     own = {"image-list": "x=nginx", "x.allow-tags": "any"}
     whole = ref("web", useAnnotations=True, commonUpdateSettings={"allowTags": ["broken"]})
     assert (
@@ -323,7 +323,7 @@ OTHERS = ref("w*", {"alias": "b", "imageName": "b"})
             [updater(OTHERS, ref("*", useAnnotations=True))],
             {},
             "b=b",
-        ),  # the more specific reference comes first
+        ),  # the more specific reference is tried first
     ],
 )
 def test_the_next_reference_is_used_if_there_are_no_annotations(
@@ -369,10 +369,10 @@ def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any],
     assert told.hint.startswith(hint)
     assert (
         configure([parsed_application()], [given], complete=False)[1] == ()
-    )  # narrowed: it may select what was left out
+    )  # from a filtered list: the reference may select an Application that was filtered out
 
 
-def test_a_reference_overridden_by_a_better_match_is_not_reported() -> None:
+def test_a_reference_overridden_by_a_more_specific_one_is_not_reported() -> None:
     assert configure([parsed_application()], [updater(ref("*"), ref("web"))])[1] == ()
 
 
@@ -392,7 +392,7 @@ def test_a_reference_overridden_by_a_better_match_is_not_reported() -> None:
         ({}, {}, {"updateStrategy": "digest"}, ""),
     ],
 )
-def test_a_block_whose_missing_strategy_defaults_to_semver_is_reported(
+def test_a_block_without_a_strategy_is_reported_as_defaulting_to_semver(
     spec: Any, reference: Any, image: Any, told: str
 ) -> None:
     given = [
@@ -410,7 +410,7 @@ def test_an_application_that_no_resource_references_keeps_its_annotations() -> N
     assert said(annotations=own) == own
 
 
-def test_the_first_of_several_resources_for_one_application_wins() -> None:
+def test_the_first_of_several_resources_for_an_application_wins() -> None:
     first, second = (
         updater(ref("*"), name="a"),
         updater(ref("web", {"alias": "b", "imageName": "b"}), name="b"),
@@ -457,7 +457,7 @@ def test_images_that_share_an_alias_keep_their_own_settings() -> None:
     assert allow == {"ghcr.io/acme/web": None, "nginx": "^x"}
 
 
-def test_a_comma_in_a_constraint_survives() -> None:
+def test_a_comma_in_a_constraint_is_preserved() -> None:
     (done,), _ = configure(
         [parsed_application()],
         [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))],
@@ -534,7 +534,7 @@ def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
         {"imageName": 7},
     ],
 )
-def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> None:
+def test_an_unreadable_image_is_skipped(broken: dict[str, Any]) -> None:
     found, (problem,) = annotated(
         updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken}))
     )
@@ -623,7 +623,7 @@ NO_KEY: dict[str, Any] = {"imagesVerification": {"enabled": "true"}}
         (verification("s"), OFF, {}, ""),
         (OFF, {}, verification("i"), "i"),
         (NO_KEY, verification("r"), {}, "r"),
-        (verification("s"), {}, NO_KEY, "s"),  # each field separately
+        (verification("s"), {}, NO_KEY, "s"),  # each field is merged separately
         (verification("s", enabled=False), {}, NO_KEY, "s"),
         (verification("s", enabled=False), verification("r", enabled=None), {}, "r"),
         ({"imagesVerification": None}, {}, {}, ""),
@@ -637,7 +637,7 @@ def test_verification_settings_are_merged_field_by_field(
     (one,) = subscribe(done).subscriptions
     assert problems == ()
     assert one.signed_by == (KeySecret("team", secret, "cosign.pub") if secret else None)
-    assert one.policy.pin_digest is bool(secret)  # a signature belongs to a digest
+    assert one.policy.pin_digest is bool(secret)  # a signature applies to a digest
 
 
 def test_each_image_can_have_a_separate_verification_key() -> None:
@@ -721,7 +721,7 @@ def test_pull_request_labels_are_read_and_deduplicated(
     assert done.annotations["pull-request"] == "true"
 
 
-def test_the_number_and_length_of_labels_are_limited() -> None:
+def test_the_number_and_length_of_pull_request_labels_are_limited() -> None:
     given = updater(
         ref("web"), **requests_with([f"{number:03}" for number in range(200)] + ["x" * 256])
     )
@@ -752,7 +752,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING, ANYTHING)
-def test_resources_of_any_shape_never_raise(spec: Any, reference: Any) -> None:
+def test_a_resource_of_any_shape_is_read_without_an_exception(spec: Any, reference: Any) -> None:
     whole = {**ref("*"), **(reference if isinstance(reference, dict) else {}), "namePattern": "*"}
     done, _ = configure(
         [parsed_application()],

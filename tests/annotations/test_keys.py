@@ -1,4 +1,4 @@
-"""Keys that have no effect, and the keys that were meant."""
+"""Annotation keys that have no effect, and the keys that were intended."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from task.text import differ, nearest
 LIST = "web=ghcr.io/acme/web:~1, team/api=acme/api, acme/cron"
 
 
-def test_each_image_list_entry_has_its_key_prefixes() -> None:
+def test_each_image_list_entry_has_its_own_key_prefixes() -> None:
     assert read_image_list(LIST).names == {"web", "team_api", "team/api", "acme_cron", "cron"}
     assert read_image_list(LIST).shown == ("web", "team_api", "cron")
     assert read_image_list("web=acme/WEB!, =, broken!").names == {
@@ -32,7 +32,7 @@ def test_known_keys_are_accepted(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "meant", "name"),
     [
-        # lower case and _ . → -
+        # in lower case, with `_` and `.` as `-`
         ("Allow-Tags", "allow-tags", ""),
         ("ALLOW_TAGS", "allow-tags", ""),
         ("allow.tags", "allow-tags", ""),
@@ -41,7 +41,7 @@ def test_known_keys_are_accepted(key: str) -> None:
         ("web_helm_image_tag", "web.helm.image-tag", "web"),
         ("Web.allow-tags", "web.allow-tags", "web"),
         ("team-api.helm.image-tag", "team_api.helm.image-tag", "team_api"),
-        # at most two letters: inserted, dropped, replaced, swapped
+        # at most two letters inserted, dropped, replaced, or swapped
         ("allow-tag", "allow-tags", ""),
         ("allowed-tags", "allow-tags", ""),
         ("alow-tag", "allow-tags", ""),
@@ -64,7 +64,7 @@ def test_known_keys_are_accepted(key: str) -> None:
         ("pullrequest", "pull-request", ""),
         ("image-lst", "image-list", ""),
         ("images-list", "image-list", ""),
-        # the order of the words
+        # words in a different order
         ("tags-allow", "allow-tags", ""),
         ("web.strategy-update", "web.update-strategy", "web"),
         ("web.image-tag.helm", "web.helm.image-tag", "web"),
@@ -103,7 +103,7 @@ def test_a_misspelled_key_is_reported_with_the_intended_key(
             "a.git-branch",
             "level",
             "use git-branch",
-        ),  # two letters away from git-branch, but not a misspelling
+        ),  # an edit distance of two from git-branch, but not a misspelling
         ("old.allow-tags", "orphan", "the aliases are web, team_api, cron"),
         ("a.allow-tags", "orphan", "add a=<image> to image-list"),
         ("wep.allow-tags", "orphan", "did you mean web.allow-tags?"),
@@ -114,7 +114,7 @@ def test_a_misspelled_key_is_reported_with_the_intended_key(
             "git-write-back-method",
             "unknown",
             "did you mean write-back-method?",
-        ),  # four letters away: only a guess
+        ),  # an edit distance of four, so only a guess
         ("web.ignored-tag-list", "unknown", ""),
         ("x" * 10_000, "unknown", "remove it"),
         ("." * 1_000_000, "unknown", "remove it"),
@@ -132,14 +132,14 @@ def test_former_misplaced_orphaned_and_unknown_keys_are_distinguished(
 
 
 def test_former_keys_are_not_mistaken_for_misspelled_keys() -> None:
-    """They are looked up first, so that not even a misspelled one is taken for another key."""
+    """Former keys are looked up first, so even a misspelled one is not taken for another key."""
     for key in FORMER:
         found = doubt(key, LIST)
         assert found is not None
         assert found.kind == "former", key
 
 
-def test_doubtful_keys_are_reported_in_the_order_of_the_annotations() -> None:
+def test_suspicious_keys_are_reported_in_the_order_of_the_annotations() -> None:
     found = doubts(
         {
             "image-list": LIST,
@@ -175,10 +175,10 @@ def test_at_most_ten_aliases_are_shown() -> None:
         ("abcdefgh", "bcdefghi", 2), ("acmeweb", "acmewbe", 1),
     ],
 )  # fmt: skip
-def test_the_edit_distance_of_words_is_computed(one: str, other: str, letters: int) -> None:
+def test_the_edit_distance_of_two_words_is_computed(one: str, other: str, letters: int) -> None:
     assert differ(one, other, 3) == letters == differ(other, one, 3)
 
 
-def test_the_nearest_known_word_is_chosen() -> None:
+def test_the_closest_known_word_is_chosen() -> None:
     assert nearest("helm.image-tage", ("helm.image-name", "helm.image-tag")) == "helm.image-tag"
     assert nearest("tag", ("allow-tags",)) == ""

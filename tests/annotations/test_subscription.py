@@ -1,4 +1,4 @@
-"""What the annotations mean. The cases in `cases/annotations.json` are AIU's own output."""
+"""The meaning of annotations. The cases in `cases/annotations.json` were recorded from AIU."""
 
 import json
 from typing import Any
@@ -158,15 +158,15 @@ def test_an_invalid_annotation_is_an_error_and_prevents_the_subscription(
         (
             {"allow-tag": "any", "web.allow-tags": "any"},
             ["web"],
-        ),  # its own rule overrides the one for all images
+        ),  # the image's own rule overrides the application-wide rule
         ({"allow-tags": "any", "web.allow-tag": "any"}, ["api", ""]),
         (
             {"cron.plattforms": "linux/amd64"},
             ["web", "api"],
-        ),  # an entry without an alias goes by its last part
+        ),  # without an alias, an entry is identified by the last part of its image name
         ({"write-back-traget": "kustomization"}, []),
         ({"pull-requests": "true"}, []),
-        # no rule is missing as far as we know
+        # none of these typos appears to disable a rule
         ({"image-lists": "x=acme/x"}, ["web", "api", ""]),
         ({"web.allow-tag": ""}, ["web", "api", ""]),
         ({"old.allow-tag": "any"}, ["web", "api", ""]),
@@ -174,7 +174,7 @@ def test_an_invalid_annotation_is_an_error_and_prevents_the_subscription(
         ({"web.colour": "blue"}, ["web", "api", ""]),
     ],
 )
-def test_a_misspelled_rule_stops_the_images_that_it_was_meant_for(
+def test_a_misspelled_rule_stops_updates_of_the_images_it_was_meant_for(
     annotations: dict[str, str], left: list[str]
 ) -> None:
     listed = "web=acme/web, api=acme/api, acme/cron"
@@ -184,7 +184,7 @@ def test_a_misspelled_rule_stops_the_images_that_it_was_meant_for(
     assert stopped == {"web", "api", ""} - set(left)
 
 
-def test_a_flaw_names_the_strategy_if_it_can_be_read() -> None:
+def test_a_flaw_names_the_strategy_if_it_is_valid() -> None:
     assert [one.strategy for one in only({"web.update-strategy": "digest"}).flaws] == ["digest"]
     assert [one.strategy for one in only({"update-strategy": "latest", "write-back-method": "x"}).flaws] == [
         "newest-build", "newest-build"
@@ -252,7 +252,7 @@ def test_a_comma_continues_an_entry_only_within_a_version_range() -> None:
     )
 
 
-def test_one_broken_entry_does_not_affect_the_others() -> None:
+def test_one_invalid_entry_does_not_affect_the_others() -> None:
     subscribed = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
     )
@@ -278,17 +278,17 @@ def test_deprecated_and_unusual_values_work_with_a_warning(
 @pytest.mark.parametrize(
     ("annotations", "severities"),
     [
-        # AIU v1 leaves the whole Application out for each of these.
+        # For each of these, AIU v1 skips the whole Application.
         ({"image-list": "web="}, ["error"]),
-        ({"image-list": " , "}, []),  # no image, so nothing is updated, and only lint says so
+        ({"image-list": " , "}, []),  # there is no image to update, which only lint reports
         (
             {"image-list": "web=acme/web", "web.force-update": "yes"},
             ["warning"],
-        ),  # nothing needed here depends on it
+        ),  # this update does not depend on the setting
         (
             {"image-list": "web=acme/web", "web.force-update": ""},
             [],
-        ),  # an empty value counts as absent
+        ),  # an empty value counts as missing
         (
             {
                 "image-list": "web=acme/web",
@@ -296,7 +296,7 @@ def test_deprecated_and_unusual_values_work_with_a_warning(
                 "web.kustomize.image-name": "k",
             },
             [],
-        ),  # as in v0
+        ),  # as in AIU v0
         ({"image-list": "web=acme/web", "write-back-method": "unknown"}, ["error"]),
     ],
 )
@@ -324,14 +324,14 @@ def test_an_empty_ignore_list_overrides_the_application_wide_list() -> None:
         ("localhost:5000/web", "web"),
     ],
 )
-def test_per_image_keys_are_found_under_alias_or_image_name(image_list: str, key: str) -> None:
+def test_per_image_keys_are_found_by_alias_or_image_name(image_list: str, key: str) -> None:
     subscribed = subscribe(
         parsed_application({"image-list": image_list, f"{key}.update-strategy": "alphabetical"})
     )
     assert subscribed.subscriptions[0].policy.strategy == "alphabetical"
 
 
-def test_keys_of_an_alias_do_not_apply_to_an_image_of_that_name() -> None:
+def test_keys_for_an_alias_do_not_apply_to_an_image_with_that_name() -> None:
     subscribed = subscribe(
         parsed_application(
             {"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"}
@@ -340,7 +340,7 @@ def test_keys_of_an_alias_do_not_apply_to_an_image_of_that_name() -> None:
     assert [sub.policy.strategy for sub in subscribed.subscriptions] == ["alphabetical", "semver"]
 
 
-def test_every_per_image_key_works_application_wide() -> None:
+def test_every_per_image_key_can_also_be_set_application_wide() -> None:
     annotations = {
         "helm.image-tag": "t",
         "kustomize.image-name": "k",
@@ -360,13 +360,13 @@ def test_each_write_back_target_has_a_separate_subscription() -> None:
     ]
 
 
-def test_the_strategy_of_the_command_line_is_the_default() -> None:
+def test_the_strategy_from_the_command_line_is_the_default() -> None:
     defaults = Defaults(strategy="alphabetical", pin_digest=True)
     sub = subscribe(parsed_application({"image-list": "a=b"}), defaults).subscriptions[0]
     assert (sub.policy.strategy, sub.policy.pin_digest) == ("alphabetical", True)
 
 
-def test_each_subscription_knows_the_managed_names_of_all_entries() -> None:
+def test_each_subscription_lists_the_managed_names_of_all_entries() -> None:
     subs = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})
     ).subscriptions

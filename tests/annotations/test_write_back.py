@@ -1,4 +1,4 @@
-"""Where an update is written. The cases in `cases/write-back.json` are AIU's own output."""
+"""Where an update is written. The cases in `cases/write-back.json` were recorded from AIU."""
 
 import json
 from typing import Any
@@ -75,7 +75,7 @@ def web(annotations: dict[str, str], **spec: Any) -> Where:
     )
 
 
-def test_the_override_file_is_named_by_argo_cds_rule() -> None:
+def test_the_override_file_name_follows_argo_cds_rule() -> None:
     assert web({}).path == "apps/web/.argocd-source-web.yaml"
     where = web({}, namespace="team", source={"repoURL": "r", "path": "p"})
     assert (where.path, where.fallbacks) == (
@@ -186,7 +186,7 @@ def test_annotations_may_not_write_state_or_git_files(target: str) -> None:
         ({"target": "helmvalues:/" + "folder/" * 600 + "values.yaml"}, "has 4,211 bytes"),
     ],
 )
-def test_overlong_file_names_are_target_errors(spec: dict[str, str], words: str) -> None:
+def test_overlong_file_names_cause_target_errors(spec: dict[str, str], words: str) -> None:
     source = Source("https://git.example/x.git", "apps/web")
     app = Application(
         "argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,)
@@ -222,7 +222,7 @@ def test_a_chart_source_is_never_cloned_with_git() -> None:
         assert "helmvalues:$" in refused.value.hint
 
 
-def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
+def test_a_ref_target_is_written_to_the_repository_of_that_ref() -> None:
     where = web({"write-back-target": "helmvalues:$values/envs/v.yaml"}, sources=[CHART, VALUES])
     assert (where.repo, where.base, where.path) == (
         "https://git.example/vals.git",
@@ -231,7 +231,7 @@ def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
     )
 
 
-def test_git_repository_uses_the_branch_of_the_source_with_that_url() -> None:
+def test_the_git_repository_annotation_uses_the_branch_of_the_source_with_that_url() -> None:
     annotations = {
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "https://git.example/vals",
@@ -240,7 +240,7 @@ def test_git_repository_uses_the_branch_of_the_source_with_that_url() -> None:
     assert (where.repo, where.base) == ("https://git.example/vals", "prod")
 
 
-def test_an_unknown_git_repository_uses_the_branch_of_the_chosen_source() -> None:
+def test_an_unknown_git_repository_uses_the_branch_of_the_selected_source() -> None:
     first = {"repoURL": "https://git.example/k.git", "path": "k", "targetRevision": "kb"}
     second = {"repoURL": "https://git.example/h.git", "path": "h", "targetRevision": "hb"}
     where = web(
@@ -269,7 +269,7 @@ def test_an_oci_artifact_is_never_cloned_with_git() -> None:
     assert web(elsewhere, source=source).repo == "https://git.example/vals.git"
 
 
-def test_a_charts_version_is_not_a_branch() -> None:
+def test_a_chart_version_is_not_a_branch() -> None:
     annotations = {
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "https://git.example/other",
@@ -285,7 +285,9 @@ def test_a_charts_version_is_not_a_branch() -> None:
         ("the chart", "https://charts.example"),
     ],
 )
-def test_write_back_source_selects_a_source_by_index_ref_or_name(name: str, repo: str) -> None:
+def test_the_write_back_source_annotation_selects_a_source_by_index_ref_or_name(
+    name: str, repo: str
+) -> None:
     annotations = {
         "write-back-source": name,
         "write-back-target": "helmvalues:/v.yaml",
@@ -317,7 +319,9 @@ def test_a_source_with_a_numeric_name_is_selected_by_name() -> None:
         ("", ("", "")),
     ],
 )
-def test_git_branch_is_split_into_base_and_head(value: str, expected: tuple[str, str]) -> None:
+def test_the_git_branch_annotation_is_split_into_base_and_head(
+    value: str, expected: tuple[str, str]
+) -> None:
     assert git_branch(value) == expected
 
 
@@ -332,7 +336,7 @@ def test_git_branch_is_split_into_base_and_head(value: str, expected: tuple[str,
         ("apps", "/apps/../x.yaml", "x.yaml"),
     ],
 )
-def test_paths_are_cleaned(folder: str, path: str, expected: str) -> None:
+def test_paths_are_normalized(folder: str, path: str, expected: str) -> None:
     assert inside(folder, path) == expected
 
 

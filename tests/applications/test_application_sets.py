@@ -1,4 +1,4 @@
-"""ApplicationSets among manifests: what is read from Git for them, and what is reported."""
+"""ApplicationSets among manifests: what is read from Git to render them, and what is reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WEB = parse_image("ghcr.io/acme/web:1")
 
 
 class Store:
-    """A repository in memory that records the calls to it."""
+    """An in-memory repository that records calls."""
 
     def __init__(self, **files: str) -> None:
         self.files = files
@@ -106,7 +106,7 @@ def found(text: str, **more: Any) -> Discovered:
     return discovered(manifests(text, **more), SCOPE, lambda _origin: None)
 
 
-def test_generated_applications_name_the_file_and_the_set_they_come_from() -> None:
+def test_a_generated_application_names_its_file_and_its_application_set() -> None:
     apps = found(application_set(LIST)).applications
     assert [(app.key, app.origin, app.generated_by, app.project) for app in apps] == [
         ("team/web", "sets.yaml:2", "team/fleet", "shop"),
@@ -127,7 +127,7 @@ spec: {{source: {{repoURL: "https://h/x.git", path: x}}}}
     assert {app.key: app.annotations["image-list"] for app in apps}["team/web"] == "mine=acme/web"
 
 
-def test_values_keep_their_type_in_a_set_and_are_strings_in_an_application() -> None:
+def test_values_keep_their_types_in_a_set_but_become_strings_in_an_application() -> None:
     listed = "apiVersion: v1\nkind: List\nitems:\n"
     one = "- {apiVersion: argoproj.io/v1alpha1, kind: %s, metadata: {name: x}, spec: {value: 1.10, yes: on}}\n"
     items = [
@@ -138,7 +138,7 @@ def test_values_keep_their_type_in_a_set_and_are_strings_in_an_application() -> 
     assert items[1]["spec"] == {"value": 1.1, "true": True}
 
 
-def test_every_manifest_format_gives_the_same_applications(tmp_path: Path) -> None:
+def test_every_manifest_format_produces_the_same_applications(tmp_path: Path) -> None:
     (one,) = (found.item for found in found_in(application_set(LIST).encode(), "x"))
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [one]})
     typed = json.dumps(
@@ -171,7 +171,7 @@ def test_each_revision_of_a_repository_is_fetched_once() -> None:
     ]
 
 
-def test_a_revision_that_is_not_a_branch_is_an_error_with_a_hint(tmp_path: Path) -> None:
+def test_a_revision_that_is_not_a_branch_causes_an_error_with_a_hint(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/x.yaml": "name: a\n"})
     repositories = Repositories(
         lambda url: BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), url)
@@ -184,7 +184,7 @@ def test_a_revision_that_is_not_a_branch_is_an_error_with_a_hint(tmp_path: Path)
     repositories.close()
 
 
-def test_a_file_that_is_not_text_fails_the_set() -> None:
+def test_a_binary_file_fails_the_application_set() -> None:
     (one,) = [
         one
         for one in manifests(
@@ -223,7 +223,7 @@ BROKEN = "[{list: {elements: [{name: 1}]}}]"
         ("api=ghcr.io/acme/api", (), False, "warning"),
     ],
 )
-def test_a_broken_set_is_an_error_if_it_could_contain_the_image(
+def test_a_broken_set_causes_an_error_if_it_could_contain_the_image(
     image_list: str, images: tuple[Any, ...], strict: bool, severity: str
 ) -> None:
     (problem,) = found(application_set(BROKEN, image_list), images=images, strict=strict).problems
@@ -233,18 +233,18 @@ def test_a_broken_set_is_an_error_if_it_could_contain_the_image(
     )
 
 
-def test_a_login_in_a_template_is_not_shown() -> None:
+def test_credentials_in_a_template_are_not_shown() -> None:
     (problem,) = found(application_set(LIST, name="https://me:secret@h/x")).problems
     assert "duplicate name: https://h/x" in problem.message
 
 
-def test_a_broken_set_is_an_error_if_its_patch_names_the_image() -> None:
+def test_a_broken_set_causes_an_error_if_its_patch_names_the_image() -> None:
     patch = f"  templatePatch: '{{{PREFIX}image-list: acme/web}}'\n  template:"
     text = application_set(BROKEN, "").replace("  template:", patch)
     assert found(text, images=(WEB,)).problems[0].severity == "error"
 
 
-def test_an_unreachable_git_server_is_a_temporary_error() -> None:
+def test_an_unreachable_git_server_causes_a_temporary_error() -> None:
     class Down(Store):
         def default_branch(self) -> str:
             raise UnreachableError("cannot be reached", hint="run it again")
@@ -255,7 +255,7 @@ def test_an_unreachable_git_server_is_a_temporary_error() -> None:
     assert (problem.exit, problem.severity, problem.hint) == (75, "error", "run it again")
 
 
-def test_a_generator_that_needs_a_server_is_a_warning() -> None:
+def test_a_generator_that_needs_a_server_causes_a_warning() -> None:
     discovered = found(application_set("[{pullRequest: {}}, {list: {elements: [{name: web}]}}]"))
     (problem,) = discovered.problems
     assert (problem.application, problem.severity) == ("team/fleet", "warning")
@@ -294,7 +294,7 @@ def test_all_sets_of_a_run_share_one_budget() -> None:
     ]
 
 
-def test_an_application_set_of_another_api_group_is_ignored() -> None:
+def test_an_application_set_in_another_api_group_is_ignored() -> None:
     text = application_set(LIST).replace("argoproj.io/v1alpha1", "example.com/v1", 1)
     assert [one.item["kind"] for one in manifests(text)] == ["ApplicationSet"]
 
@@ -323,14 +323,16 @@ def test_clusters_are_read_from_a_file(tmp_path: Path) -> None:
         ("- [", "not valid YAML"),
     ],
 )
-def test_an_invalid_clusters_file_is_a_usage_error(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_clusters_file_causes_a_usage_error(
+    tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "clusters.yaml"
     file.write_text(text)
     with pytest.raises(UsageError, match=message):
         clusters_of(str(file))
 
 
-def test_a_missing_clusters_file_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_missing_clusters_file_causes_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         clusters_of(str(tmp_path / "none"))
 
@@ -347,7 +349,7 @@ def store(tmp_path: Path) -> Iterator[BareRepository]:
         yield opened
 
 
-def test_file_contents_are_read_from_the_commit_of_the_file_list(
+def test_file_contents_are_read_at_the_commit_at_which_the_files_were_listed(
     store: BareRepository, tmp_path: Path
 ) -> None:
     first = store.snapshot("main", [Place("", "names")])
@@ -361,7 +363,7 @@ def test_file_contents_are_read_from_the_commit_of_the_file_list(
     )
 
 
-def test_a_closed_repository_can_be_read_again(store: BareRepository) -> None:
+def test_a_closed_repository_can_be_reopened(store: BareRepository) -> None:
     first = store.snapshot("main", [Place("", "names")])
     store.close()
     assert store.read_more(first, [Place("README")]).files["README"].text == "no manifest\n"
@@ -376,8 +378,8 @@ def test_the_report_names_the_set_that_generated_an_application() -> None:
     assert [each["generated_by"] for each in data["decisions"]] == [None, "argocd/fleet"]
 
 
-def test_older_and_newer_reports_can_be_read() -> None:
-    """Old reports lack the field. So does the schema of old readers, which accepts new fields."""
+def test_both_older_and_newer_reports_can_be_read() -> None:
+    """Old reports lack the field, as does the schema in old readers, which accepts new fields."""
     data = as_json(report(decision()))
     for each in data["decisions"]:
         del each["generated_by"]
@@ -386,7 +388,7 @@ def test_older_and_newer_reports_can_be_read() -> None:
     assert report_of(json.dumps(data))["decisions"]
 
 
-def test_a_recursive_value_in_a_set_is_a_problem() -> None:
+def test_a_recursive_value_in_a_set_is_reported_as_a_problem() -> None:
     text = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nspec: &a {x: *a}\n"
     (one,) = found_in(text.encode(), "x.yaml")
     assert "value contains itself" in trouble_of(one).message

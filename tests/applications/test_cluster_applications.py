@@ -1,4 +1,4 @@
-"""Applications in a cluster: the metadata of all, the complete objects of those that matter."""
+"""Applications in a cluster: all metadata is read, but full objects only where they matter."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def source(api: KubernetesApi, user: str = "admin-token", **given: Any) -> Clust
 
 
 def mentions(image: str) -> Any:
-    """Return the command's filter: does the image-list or the ImageUpdater mention the image?"""
+    """Return a filter for objects whose image-list or ImageUpdater spec mentions the image."""
 
     def wanted(item: Mapping[str, Any]) -> bool:
         if item.get("kind") == "ImageUpdater":
@@ -67,7 +67,7 @@ def updater(
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"applicationRefs": [ref]}}
 
 
-def test_only_applications_that_may_use_the_image_are_read_completely(api: KubernetesApi) -> None:
+def test_only_applications_that_may_use_the_image_are_read_in_full(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
         cluster_application("web", images="web=ghcr.io/acme/web:1.x"),
@@ -86,7 +86,7 @@ def test_only_applications_that_may_use_the_image_are_read_completely(api: Kuber
     ]
 
 
-def test_applications_of_a_cluster_are_read_like_manifests(api: KubernetesApi) -> None:
+def test_applications_in_a_cluster_are_read_like_manifests(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
         *(cluster_application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)),
@@ -137,7 +137,7 @@ def test_applications_that_match_a_name_pattern_are_read(
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
-def test_any_name_pattern_is_matched_quickly(pattern: str) -> None:
+def test_every_name_pattern_is_matched_quickly(pattern: str) -> None:
     began = time.process_time()
     for _, glob in module._patterns_of(updater("one", pattern=pattern)):
         glob_match(glob, "a" * 253)
@@ -180,7 +180,7 @@ def role(namespace: str, *resources: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def reader(api: KubernetesApi) -> KubernetesApi:
-    """Return an API whose user may read only the control plane's namespace."""
+    """Return an API with a user who may read only the control plane's namespace."""
     api.tokens["reader"] = "system:serviceaccount:ci:reader"
     api.rules = role("argocd", "applications")
     api.add(
@@ -191,7 +191,9 @@ def reader(api: KubernetesApi) -> KubernetesApi:
     return api
 
 
-def test_the_argo_cd_namespace_is_read_if_listing_all_is_forbidden(reader: KubernetesApi) -> None:
+def test_the_argo_cd_namespace_is_read_if_cluster_wide_lists_are_forbidden(
+    reader: KubernetesApi,
+) -> None:
     lines: list[tuple[str, str]] = []
     found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
     assert found == ["argocd/web"]
@@ -201,13 +203,13 @@ def test_the_argo_cd_namespace_is_read_if_listing_all_is_forbidden(reader: Kuber
     assert any(level == "debug" and "a ClusterRole needs" in line for level, line in lines)
 
 
-def test_a_forbidden_namespace_given_by_option_is_an_error(reader: KubernetesApi) -> None:
+def test_a_forbidden_namespace_specified_by_an_option_is_an_error(reader: KubernetesApi) -> None:
     with pytest.raises(ForbiddenError, match="in namespace 'team'") as caught:
         keys(source(reader, "reader", narrow=Narrow(namespaces=("argocd", "team"))))
     assert "a Role in namespace 'team' needs" in caught.value.hint
 
 
-def test_a_namespace_pattern_needs_permission_in_all_namespaces(
+def test_a_namespace_pattern_requires_permission_in_all_namespaces(
     reader: KubernetesApi,
 ) -> None:
     with pytest.raises(ForbiddenError, match="in all namespaces"):
@@ -233,7 +235,7 @@ def test_missing_permission_in_every_namespace_is_an_error(reader: KubernetesApi
             Narrow(projects=("nobody",)),
             ["*"],
             ["argocd/web", "team/api"],
-        ),  # the project is in the spec
+        ),  # the filter needs the project, which is in the spec
     ],
 )
 def test_filters_are_applied_by_the_server(
@@ -272,7 +274,7 @@ def test_many_applications_are_listed_instead_of_fetched_individually(api: Kuber
         cluster_application("plain"),
     )
     assert len(keys(source(api))) == 80
-    # The metadata, and four pages of whole objects.
+    # One request for the metadata, and four pages of full objects.
     assert api.requests() == ["list imageupdaters *", *["list applications *"] * 5]
 
 

@@ -50,7 +50,7 @@ def test_a_git_source_deploys_a_folder() -> None:
         ("x", []),
     ],
 )
-def test_each_source_without_a_git_folder_gives_the_reason(
+def test_the_reason_is_given_for_each_source_without_a_git_folder(
     source: Any, expected: list[NoFolder]
 ) -> None:
     assert list(deployed({"spec": {"source": source}})) == expected

@@ -62,7 +62,7 @@ def in_git(repo: str, source: str) -> list[Found]:
 
 
 def read(tmp_path: Path, files: Mapping[str, str], source: str) -> tuple[list[Found], list[Found]]:
-    """Return the manifests of a folder, and those of the same folder in Git."""
+    """Return the manifests in a folder, and the manifests in the same folder in Git."""
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -86,7 +86,7 @@ def names(found: list[Found]) -> list[str]:
     return [one.item["metadata"]["name"] for one in found if one.item]
 
 
-def test_a_folder_is_read_without_the_templates_of_its_charts(
+def test_chart_templates_in_a_folder_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path, text in CHARTS.items():
@@ -106,7 +106,7 @@ def test_a_folder_is_read_without_the_templates_of_its_charts(
     assert inside == ["chart: this Helm chart generates Applications, but it is not rendered"]
 
 
-def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path) -> None:
+def test_chart_templates_in_a_repository_are_not_read(tmp_path: Path) -> None:
     repo = str(bare_repo(tmp_path, CHARTS))
     for path, where in (("", f"{repo}//chart"), ("chart", f"{repo}//chart")):
         found = in_git(repo, path)
@@ -157,7 +157,7 @@ def test_patches_are_not_read_and_their_kustomization_is_reported(
         assert "pass it as a separate source with --render kustomize" in trouble_of(advice).hint
 
 
-def test_an_unrendered_kustomization_of_a_source_is_reported(
+def test_an_unrendered_kustomization_in_a_source_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`--follow-apps`: Applications deployed by Applications, and the report if they are unreadable."""
+"""`--follow-apps`: Applications deployed by other Applications, and reports on unreadable ones."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def manifest_text(
 
 
 class Below:
-    """What is followed from one manifest, and at what cost."""
+    """The Applications reached from one manifest, and the calls needed to reach them."""
 
     def __init__(self) -> None:
         self.git = Git(dict(os.environ), protocols=frozenset({"file"}))
@@ -85,7 +85,7 @@ def problems(found: list[Found]) -> list[str]:
     return [trouble_of(one).message for one in found if one.trouble]
 
 
-def test_applications_are_followed_across_repositories_to_the_wanted_depth(
+def test_applications_are_followed_across_repositories_to_the_requested_depth(
     tmp_path: Path, below: Below
 ) -> None:
     one, two = tmp_path / "one.git", tmp_path / "two.git"
@@ -94,7 +94,7 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
         {
             "apps/a.yaml": manifest_text("a", one, "more"),
             "apps/b.yaml": manifest_text("b", f"{two}/", "apps"),
-            "apps/sub/c.yaml": manifest_text("c", one, "x"),  # the parent does not recurse
+            "apps/sub/c.yaml": manifest_text("c", one, "x"),  # the parent is not recursive
             "apps/pod.yaml": "kind: Pod",
             "more/d.yaml": manifest_text("d", two, "apps"),
         },
@@ -110,7 +110,7 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
         f"Applications from argocd/e are not followed: there are no files in 'gone' on main of {one}"
     ]
     assert below.opened == [str(one), f"{two}/"]
-    assert below.git.calls.count("fetch") == 2  # small repositories are fetched with their files
+    assert below.git.calls.count("fetch") == 2  # small repositories are fetched with all files
     assert [each.origin for each in found[:2]] == [f"{one}//apps/a.yaml:1", f"{one}//apps/b.yaml:1"]
     assert found[0].place == (str(one), "main", "apps/a.yaml")
 
@@ -139,7 +139,9 @@ def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> 
     )
 
 
-def test_children_get_the_namespace_that_argo_cd_assigns(tmp_path: Path, below: Below) -> None:
+def test_child_applications_receive_their_namespace_as_in_argo_cd(
+    tmp_path: Path, below: Below
+) -> None:
     repo = tmp_path / "repo.git"
     child = manifest_text("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": manifest_text("b", repo, "x")})
@@ -150,7 +152,7 @@ def test_children_get_the_namespace_that_argo_cd_assigns(tmp_path: Path, below: 
 
 
 def test_projects_next_to_the_children_are_read(tmp_path: Path, below: Below) -> None:
-    """They may require signed commits."""
+    """The projects may require signed commits."""
     repo = tmp_path / "repo.git"
     project = manifest_text("shop", repo, "x").replace('"Application"', '"AppProject"')
     bare_repo(
@@ -202,9 +204,7 @@ spec: {source: {repoURL: https://h/x.git, chart: web}}
 }
 
 
-def test_a_chart_is_rendered_with_the_options_of_its_application(
-    tmp_path: Path, below: Below
-) -> None:
+def test_a_chart_is_rendered_with_its_applications_options(tmp_path: Path, below: Below) -> None:
     helm = needs("helm")
     repo = bare_repo(tmp_path, CHART)
     given = {
@@ -338,7 +338,7 @@ def test_folders_are_followed_without_helm_or_kustomize(
     assert all(one.advice for one in found if one.trouble)
 
 
-def test_kustomize_options_of_an_application_prevent_rendering(
+def test_kustomize_options_in_an_application_prevent_rendering(
     tmp_path: Path, below: Below
 ) -> None:
     (tmp_path / "kustomize").write_text("#!/bin/sh\n")
@@ -398,7 +398,7 @@ def test_a_source_without_a_repository_is_reported(below: Below) -> None:
     )
 
 
-def test_charts_from_helm_repositories_are_reported_in_one_line(
+def test_charts_from_helm_repositories_are_reported_on_one_line(
     tmp_path: Path, below: Below
 ) -> None:
     charts = {
@@ -408,7 +408,7 @@ def test_charts_from_helm_repositories_are_reported_in_one_line(
     repo = bare_repo(tmp_path, charts)
     assert (
         problems(below.of(manifest_text("root", repo, "apps"), 1)) == []
-    )  # the Applications below these are not needed
+    )  # the requested depth excludes Applications below these charts
     (told,) = problems(below.of(manifest_text("root", repo, "apps"), 2))
     assert told == (
         "--follow-apps does not follow charts from Helm repositories; Applications with such a source: "
@@ -473,7 +473,7 @@ def test_the_number_of_repositories_named_by_manifests_is_bounded(
         tmp_path,
         {f"apps/{name}.yaml": manifest_text(name, f"https://h/{name}", "x") for name in "ab"},
     )
-    below.repositories.of(str(repo), named=False)  # from --applications
+    below.repositories.of(str(repo), named=False)  # named by --applications
     found = below.of(manifest_text("root", repo, "apps"))
     assert names(found) == ["a", "b"]
     assert problems(found) == [
@@ -482,7 +482,7 @@ def test_the_number_of_repositories_named_by_manifests_is_bounded(
 
 
 class Down:
-    """A repository whose server does not respond."""
+    """A repository on a server that does not respond."""
 
     def default_branch(self) -> str:
         raise UnreachableError("cannot be reached", hint="run it again")
@@ -497,7 +497,7 @@ class Down:
         """Do nothing."""
 
 
-def test_an_unavailable_server_is_a_temporary_error() -> None:
+def test_an_unavailable_server_causes_a_temporary_error() -> None:
     opening: Callable[[str], Down] = lambda _repo: Down()  # noqa: E731
     following = FollowedApplications(Repositories(opening), Rendering(), 1)
     for one in ("a", "b"):
@@ -505,7 +505,7 @@ def test_an_unavailable_server_is_a_temporary_error() -> None:
             manifest_text(one, "https://h/x", "x", targetRevision=one).encode(), ""
         ):
             following.note(found)
-    (told,) = following.below()  # the other branch of the same repository is not tried
+    (told,) = following.below()  # another branch in the same repository is not tried
     assert (trouble_of(told).severity, trouble_of(told).exit, trouble_of(told).hint) == (
         "error",
         75,

@@ -1,4 +1,4 @@
-"""What a kustomization may use: its repository's folders, but nothing fetched or executed."""
+"""What a kustomization may use: folders in its repository, but nothing remote or executable."""
 
 import posixpath
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ REMOTE = "is not in the repository"
         (
             "RESOURCES: [github.com/acme/base]",
             "'RESOURCES' is not a kustomization key",
-        ),  # Kustomize reads it
+        ),  # Kustomize accepts it
         (
             "Resources: [github.com/acme/base]\nresources: []",
             "'Resources' is not a kustomization key",
@@ -61,7 +61,7 @@ REMOTE = "is not in the repository"
         (
             "re\u017fources: [github.com/acme/base]",
             "is not a kustomization key",
-        ),  # Go treats this long s as an s
+        ),  # Go treats this long s (ſ) as an s
         ("resources: [http://h/x.yaml]\nresources: []", "the key 'resources' appears twice"),
         (
             "configMapGenerator: [{files: [http://h/x], files: []}]",
@@ -125,7 +125,7 @@ def test_remote_resources_and_plugins_are_refused(text: str, words: str) -> None
         ("resources: []\nresources: []", "keep one"),
     ],
 )
-def test_each_refusal_has_a_hint(text: str, hint: str) -> None:
+def test_each_rejection_includes_a_hint(text: str, hint: str) -> None:
     with pytest.raises(Malformed) as raised:
         needed("apps", lambda _path: {"apps/kustomization.yaml": text}, {"apps/linked"})
     assert raised.value.hint.startswith(hint)
@@ -146,7 +146,7 @@ def test_urls_that_are_only_text_are_ignored(text: str) -> None:
     assert files("apps", {"apps/kustomization.yaml": text})
 
 
-def test_endless_kustomizations_are_refused() -> None:
+def test_infinitely_nested_kustomizations_are_rejected() -> None:
     tree = {
         f"{at}/kustomization.yaml": f"resources: [../{at + 1}]" for at in range(MOST_FOLDERS + 2)
     }
@@ -165,7 +165,7 @@ def test_alias_bombs_and_recursive_values_are_handled() -> None:
     )
     with costs_at_most(seconds=5, megabytes=50):
         assert files("apps", {"apps/kustomization.yaml": bomb})
-        with pytest.raises(Malformed, match="contains itself"):  # Kustomize refuses it, too
+        with pytest.raises(Malformed, match="contains itself"):  # Kustomize also rejects it
             files("apps", {"apps/kustomization.yaml": bomb + "  b: &b [*b]\n"})
 
 

@@ -1,4 +1,4 @@
-"""`--render`: what Helm and Kustomize make of a folder, and that they can read nothing else."""
+"""`--render`: what Helm and Kustomize render from a folder. They can read nothing else."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def with_programs(*commands: list[str]) -> dict[str, str]:
-    """Return an environment with these programs in its PATH, and with a secret."""
+    """Return an environment that has these programs in its PATH, and contains a secret."""
     return {
         "PATH": os.pathsep.join(os.path.dirname(one[0]) for one in commands),
         "GITHUB_TOKEN": "s3cret",
@@ -188,7 +188,7 @@ def test_a_rendered_kustomization_equals_the_output_of_kustomize(
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Path:
-    """Return the path of a fake `helm`, with the arguments and exit codes of Helm 3.17."""
+    """Return the path of a fake `helm` with the arguments and exit codes of Helm 3.17."""
     folder = tmp_path / "bin"
     folder.mkdir()
     return folder / "helm"
@@ -245,7 +245,7 @@ def test_the_error_message_of_a_rendering_program_is_reported(
     rendering = write(stand_in, text)
     written(tmp_path, CHART)
     source = local_manifests(str(tmp_path / "platform"), rendering)
-    if not words:  # its output is read like any manifest
+    if not words:  # the program's output is read like any manifest
         assert list(source) == []
         return
     with pytest.raises(SourceError, match=words) as raised:
@@ -292,7 +292,7 @@ def test_files_outside_of_the_rendering_folder_are_refused(
         run(["/bin/true"], files, {})
 
 
-def test_files_that_are_too_large_to_render_are_refused() -> None:
+def test_files_that_are_too_large_to_render_are_rejected() -> None:
     with pytest.raises(Malformed, match="larger than 64 MB"):
         run(["/bin/true"], {"a": "x" * (LARGEST + 1)}, {})
 
@@ -307,7 +307,7 @@ def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
         from_git(tmp_path, {**CHART, link: Link("/etc/passwd")}, "platform", rendering)
 
 
-def test_a_link_is_not_a_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
+def test_a_symbolic_link_cannot_be_a_kustomization_resource(tmp_path: Path, stand_in: Path) -> None:
     rendering = write(stand_in.with_name("kustomize"), "exit 0")
     files = {"k/kustomization.yaml": "resources: [outside]\n", "k/outside": Link("/etc")}
     with pytest.raises(SourceError, match="'outside' is a symbolic link"):
@@ -373,7 +373,9 @@ def test_an_unrendered_kustomization_is_reported_if_it_changes_applications(
         ] * warned
 
 
-def test_kubectl_renders_if_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
+def test_kubectl_is_used_for_rendering_if_kustomize_is_missing(
+    tmp_path: Path, stand_in: Path
+) -> None:
     seen = tmp_path / "seen"
     rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
     written(tmp_path, OVERLAYS)
@@ -403,7 +405,7 @@ def test_a_chart_given_as_a_source_is_not_reported_twice(
         ("ü", "applications"),
     ],
 )
-def test_the_release_name_is_valid_for_helm(
+def test_the_release_name_is_always_valid_for_helm(
     tmp_path: Path, stand_in: Path, folder: str, name: str
 ) -> None:
     seen = tmp_path / "seen"

@@ -1,4 +1,4 @@
-"""Real work trees, as a checkout leaves them."""
+"""Real work trees, as created by a CI checkout."""
 
 import os
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_branch_name_with_a_slash_is_read(clone: Path, door: Git) -> None:
     )
 
 
-def test_a_link_leads_to_the_file_that_will_be_edited(
+def test_a_symbolic_link_resolves_to_the_file_to_edit(
     clone: Path, door: Git, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere.yaml").symlink_to(clone / "releases" / "web.yaml")
@@ -67,7 +67,7 @@ def test_a_file_in_a_linked_work_tree_is_located(clone: Path, door: Git, tmp_pat
     assert found == Located("https://git.example/fleet.git", "side", "top.yaml")
 
 
-def test_a_relative_origin_is_resolved(clone: Path, door: Git, tmp_path: Path) -> None:
+def test_a_relative_origin_url_is_resolved(clone: Path, door: Git, tmp_path: Path) -> None:
     git(clone, "remote", "set-url", "origin", "../repo.git")
     assert locate(str(clone / "top.yaml"), door) == Located(
         str(tmp_path / "repo.git"), "main", "top.yaml"

@@ -1,4 +1,4 @@
-"""No value ends a run, whether it is in an ApplicationSet or an argument of a function."""
+"""No value in an ApplicationSet, and no function argument, can crash a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES = (
 
 
 class Files:
-    """A few files, in every repository."""
+    """The same few files in every repository."""
 
     def paths(self, _repo: str, _revision: str) -> Sequence[str]:
         return ["apps/web/x.yaml", "clusters/eu/web.yaml"]
@@ -52,7 +52,7 @@ class Files:
 
 
 def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each value in a nested value, starting with its own."""
+    """Yield the path to each nested value, starting with the outermost value."""
     yield path
     for key, one in (
         value.items()

@@ -1,4 +1,4 @@
-"""Each recorded case gives the same Applications and errors as a real applicationset-controller.
+"""Each recorded case yields the same Applications and errors as a real applicationset-controller.
 
 Compared with Argo CD 3.6.0 on 2026-11-22: the controller, its repo-server, and a Git server behind nginx.
 """
@@ -17,7 +17,7 @@ from task.applicationsets.generators import NamedCluster
 from task.applicationsets.rendered_set import Rendered, render
 
 CASES = sorted((Path(__file__).parent.parent / "data" / "applicationsets").glob("*.json"))
-# What people added to the Application by hand exists only in the cluster.
+# Fields that people added to the Application by hand exist only in the cluster.
 BY_HAND = {
     "kept-label",
     "example.com/kept",
@@ -27,7 +27,7 @@ BY_HAND = {
 
 
 class Files:
-    """One repository, at one revision."""
+    """The files of one repository at one revision."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
@@ -89,13 +89,13 @@ def test_the_errors_match_those_of_the_controller(path: Path) -> None:
         return
     (found,) = troubles
     assert found.rule == wanted["reason"]
-    # For a value that is not a string, Argo CD names neither element nor key. We append both.
+    # For a non-string value, Argo CD names neither the element nor the key. We append both.
     assert found.message.startswith(wanted["message"].removesuffix(" %!w(<nil>)"))
     assert found.message == wanted["message"] or path.stem == "list-fasttemplate-not-a-text"
 
 
 def test_a_nested_matrix_cannot_use_a_key_of_its_sibling_generator() -> None:
-    """The controller's message is not recorded: the text that it names differs from run to run."""
+    """The controller's message is not recorded because part of its text varies from run to run."""
     case = json.loads(next(path for path in CASES if path.stem == "matrix-nested").read_text())
     case["applicationset"]["spec"]["goTemplateOptions"] = ["missingkey=error"]
     (trouble,) = rendered(case).troubles

@@ -1,4 +1,4 @@
-"""ApplicationSets → Applications: unrecorded cases, generators with servers, hostile input."""
+"""ApplicationSets → Applications: unrecorded cases, server-based generators, hostile input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNIQUE = "error getting param sets by merge key: the parameters from a generator
 
 
 class Files:
-    """The same files at every revision of every repository. Requests are recorded."""
+    """The same files at every revision of every repository. Each request is recorded."""
 
     def __init__(self, *paths: str, **texts: str) -> None:
         self.files = {**dict.fromkeys(paths, ""), **texts}
@@ -60,7 +60,7 @@ def names(result: Rendered) -> list[str]:
     return [app["metadata"]["name"] for app in result.applications]
 
 
-def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
+def test_an_application_inherits_namespace_and_owner_from_its_set() -> None:
     (app,) = made("[{list: {elements: [{name: web}]}}]").applications
     assert app["metadata"] == {
         "name": "web",
@@ -87,7 +87,7 @@ def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
         ("{{round 1.25 1}}{{floor 1.9}}{{ceil 1.1}}", "1.312"),
         ("{{untilStep 0 6 2 | join ``}}{{seq 1 3 | nospace}}", "024123"),
         ("{{regexReplaceAll `(a)(.)` `axay` `$2${1}-`}}", "xa-ya-"),
-        # as in Go 1.26: no empty match right after another match, and no parts if the limit is 0
+        # as in Go 1.26: no empty match directly after another match, and no parts if the limit is 0
         ("{{regexFindAll `a*` `baac` -1 | toJson}}", '["","aa",""]'),
         ("{{regexReplaceAll `a*` `baac` `-`}}", "-b-c-"),
         ("{{regexSplit `a*` `baac` -1 | toJson}}", '["b","c"]'),
@@ -110,7 +110,7 @@ def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
         ("{{normalize `A/B_c`}}", "a-b-c"),
         ("{{(splitn `.` 2 `a.b.c`)._1}}{{addf 1.5 2}}{{divf 3 2}}{{osBase `/a/b`}}", "b.c3.51.5b"),
         ("{{slugify 8 `hello big world`}}{{slugify 8 false `hello big world`}}", "hellohello-bi"),
-        # What sprig 3.3 prints for a missing map.
+        # The output of sprig 3.3 for a missing map.
         (
             "{{hasKey .no `a`}}{{get .no `a`}}{{keys .no}}{{values .no}}{{pick .no `a`}}",
             "false[][]map[]",
@@ -210,8 +210,8 @@ def test_sprig_functions_give_the_same_results(template: str, text: str) -> None
         ("{{until 100000}}", "a list of more than 10000 numbers"),
     ],
 )
-def test_failing_templates_have_the_error_messages_of_argo_cd(template: str, message: str) -> None:
-    name = template.replace("\n", "\n\n")  # in YAML's single quotes
+def test_failing_templates_produce_argo_cds_error_messages(template: str, message: str) -> None:
+    name = template.replace("\n", "\n\n")  # the template is in a single-quoted YAML string
     result = made("[{list: {elements: [{name: a, nothing: null}, {name: b}]}}]", name)
     assert not result.applications
     assert result.failed
@@ -227,7 +227,7 @@ def test_a_template_name_that_is_not_a_string_is_an_error(name: str) -> None:
     assert trouble.message == "spec.template.metadata.name is not a string"
 
 
-def test_random_functions_are_refused_with_a_hint() -> None:
+def test_random_functions_are_rejected_with_a_hint() -> None:
     (trouble,) = made("[{list: {elements: [{name: a}]}}]", "{{randAlpha 3}}").troubles
     assert trouble.hint.startswith("its value differs between runs: set it with a generator, or ")
 
@@ -270,15 +270,13 @@ def test_random_functions_are_refused_with_a_hint() -> None:
         ),
     ],
 )
-def test_invalid_generators_have_the_error_messages_of_argo_cd(
-    generators: str, message: str
-) -> None:
+def test_invalid_generators_produce_argo_cds_error_messages(generators: str, message: str) -> None:
     result = made(generators)
     assert [one.rule for one in result.troubles] == [PARAMS]
     assert result.troubles[0].message.startswith(message)
 
 
-def test_an_unknown_option_of_go_templates_is_an_error() -> None:
+def test_an_unknown_go_template_option_is_an_error() -> None:
     result = made("[]", more="  goTemplateOptions: [missingkey=whatever]")
     assert result.troubles[0].message == "unrecognized option: missingkey=whatever"
 
@@ -294,7 +292,7 @@ def test_a_generator_that_needs_a_server_does_not_affect_the_others(kind: str) -
     assert "--applications cluster" in unknown.hint
 
 
-def test_a_matrix_with_a_generator_that_needs_a_server_is_unknown() -> None:
+def test_a_matrix_that_contains_a_generator_that_needs_a_server_has_an_unknown_result() -> None:
     result = made("[{matrix: {generators: [{list: {elements: [{a: b}]}}, {plugin: {}}]}}]")
     assert not result.applications
     assert len(result.unknown) == 1
@@ -305,7 +303,7 @@ def test_the_clusters_generator_needs_a_clusters_file() -> None:
     assert "--clusters FILE" in unknown.hint
 
 
-def test_the_local_cluster_counts_once() -> None:
+def test_the_local_cluster_is_counted_only_once() -> None:
     here = NamedCluster("here", "https://kubernetes.default.svc")
     assert names(made("[{clusters: {}}]", clusters=[here])) == ["here"]
     assert names(made("[{clusters: {}}]", clusters=[])) == ["in-cluster"]
@@ -347,7 +345,7 @@ def test_file_patterns_match_as_in_git_ls_files(pattern: str, found: list[str]) 
     assert names(result) == wanted
 
 
-def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
+def test_a_revision_can_come_from_the_first_generator_in_a_matrix() -> None:
     files = Files("apps/web/x.yaml")
     listed = "{list: {elements: [{repo: one, ref: main}, {repo: two, ref: dev}]}}"
     found = "{git: {repoURL: 'https://h/{{.repo}}.git', revision: '{{.ref}}', directories: [{path: apps/*}]}}"
@@ -361,16 +359,18 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
 @pytest.mark.parametrize(
     ("value", "name"),
     [
-        ("{{index .path.segments 1}}", "web"),  # from its own row
+        ("{{index .path.segments 1}}", "web"),  # from the second generator's row
         ("{{.env}}", "prod"),  # from the first generator's row
         ("{{.env | default `x`}}-{{len .env}}", "prod-4"),
         (
             "{{.path.basename}}{{index . `env` | default `-no`}}",
             "web-no",
-        ),  # from both: by then, only its own row remains
+        ),  # from both rows: in the second pass, only its own row is available
     ],
 )
-def test_values_of_a_second_generator_can_use_parameters_of_both(value: str, name: str) -> None:
+def test_values_in_a_second_generator_can_use_parameters_from_both_generators(
+    value: str, name: str
+) -> None:
     listed = "{list: {elements: [{env: prod}]}}"
     found = f"{{git: {{repoURL: r, directories: [{{path: apps/*}}], values: {{v: '{value}'}}}}}}"
     generators = f"[{{matrix: {{generators: [{listed}, {found}]}}}}]"
@@ -378,7 +378,7 @@ def test_values_of_a_second_generator_can_use_parameters_of_both(value: str, nam
     assert names(made(generators, "{{.values.v}}", Files("apps/web/x"), more=more)) == [name]
 
 
-def test_invalid_values_of_a_second_generator_fail_the_set() -> None:
+def test_invalid_values_in_a_second_generator_fail_the_set() -> None:
     found = "{git: {repoURL: r, directories: [{path: apps/*}], values: {v: '{{fail `no`}}'}}}"
     (trouble,) = made(
         f"[{{matrix: {{generators: [{{list: {{elements: [{{a: b}}]}}}}, {found}]}}}}]"
@@ -390,7 +390,7 @@ def test_invalid_values_of_a_second_generator_fail_the_set() -> None:
 
 
 @pytest.mark.parametrize("selector_first", [True, False])
-def test_the_template_of_a_generator_applies_next_to_a_selector(selector_first: bool) -> None:
+def test_a_generators_template_also_applies_if_it_has_a_selector(selector_first: bool) -> None:
     body = "list: {elements: [{name: web}], template: {metadata: {labels: {team: a}}}}"
     selector = "selector: {matchLabels: {name: web}}"
     parts = [selector, body] if selector_first else [body, selector]
@@ -398,7 +398,7 @@ def test_the_template_of_a_generator_applies_next_to_a_selector(selector_first: 
     assert app["metadata"]["labels"] == {"team": "a"}
 
 
-def test_a_selector_of_a_second_generator_is_not_templated() -> None:
+def test_a_selector_in_a_second_generator_is_not_templated() -> None:
     second = "{list: {elements: [{b: x}]}, selector: {matchLabels: {b: '{{.a}}'}}}"
     assert not names(
         made(
@@ -431,7 +431,7 @@ def test_a_patch_that_is_not_yaml_fails_the_set() -> None:
     )
 
 
-def test_a_placeholder_that_is_not_closed_fails_without_go_templates() -> None:
+def test_an_unclosed_placeholder_fails_without_go_templates() -> None:
     (trouble,) = made("[{list: {elements: [{name: web}]}}]", "{{name}} {{x", go=False).troubles
     assert trouble.message.startswith("invalid template: Cannot find end tag")
 
@@ -503,7 +503,7 @@ def test_the_number_of_applications_is_bounded() -> None:
     assert result.troubles[0].message == "the ApplicationSets generate more than 1,999 Applications"
 
 
-def test_yaml_is_read_as_go_reads_it() -> None:
+def test_yaml_is_parsed_as_in_go() -> None:
     text = "{a: yes, b: 017, c: 0x1F, d: 1_000, e: 1e3, f: 2026-11-01, g: ~, h: '1', i: .5, 1: x, true: y}"
     assert go_yaml.load(text) == {
         "a": True, "b": 15, "c": 31, "d": 1000, "e": 1000.0, "f": "2026-11-01", "g": None, "h": "1", "i": 0.5, "1": "x",
@@ -514,7 +514,7 @@ def test_yaml_is_read_as_go_reads_it() -> None:
     assert go_yaml.load("") is None
 
 
-def test_an_alias_bomb_is_refused() -> None:
+def test_an_alias_bomb_is_rejected() -> None:
     lines = ["a: &a [x,x,x,x,x,x,x,x,x,x]"]
     lines += [
         f"{chr(98 + at)}: &{chr(98 + at)} [{','.join(['*' + chr(97 + at)] * 10)}]"
@@ -533,12 +533,12 @@ def test_an_alias_bomb_is_refused() -> None:
         "text", 3, None, {}, [],
     ],
 )  # fmt: skip
-def test_written_yaml_is_read_back_unchanged(value: Any) -> None:
+def test_yaml_round_trips_unchanged(value: Any) -> None:
     assert go_yaml.load(go_yaml.dump(value, 10_000)) == value
 
 
 @pytest.mark.slow
-def test_a_matrix_looks_through_a_large_repository_once() -> None:
+def test_a_matrix_searches_a_large_repository_only_once() -> None:
     files = Files(*(f"team-{at % 100}/app-{at}/x.yaml" for at in range(50_000)))
     rows = "[" + ",".join(f"{{env: e{at}}}" for at in range(500)) + "]"
     found = "{git: {repoURL: r, directories: [{path: team-7/app-7}]}}"
@@ -553,7 +553,7 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
     assert time.process_time() - began < 10
 
 
-def test_an_application_name_that_is_too_long_for_kubernetes_is_refused() -> None:
+def test_an_application_name_that_is_too_long_for_kubernetes_is_rejected() -> None:
     result = made("[{list: {elements: [{}]}}]", "a" * 254)
     assert result.applications == ()
     assert [one.rule for one in result.troubles] == [REFUSED]

@@ -1,4 +1,4 @@
-"""The client of Argo CD's API and the Applications it returns, against a server like Argo CD."""
+"""The client for Argo CD's API and the Applications that it returns, tested with a fake server."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def test_the_list_contains_only_the_requested_fields(server: ArgoCDServer) -> No
     )
 
 
-def test_the_list_is_narrowed_by_the_server(
+def test_the_list_is_filtered_by_the_server(
     server: ArgoCDServer,
 ) -> None:
     server.add(live_application("shop", "team", project="shops"))
@@ -73,7 +73,7 @@ def test_the_list_is_narrowed_by_the_server(
     assert api.list_applications(selector="team=b") == []
 
 
-def test_a_complete_application_has_its_kind_and_version(server: ArgoCDServer) -> None:
+def test_a_full_application_includes_its_kind_and_api_version(server: ArgoCDServer) -> None:
     found = api_of(server).get_application("argocd", "web")
     assert (found["apiVersion"], found["kind"]) == ("argoproj.io/v1alpha1", "Application")
     assert found["status"]["sync"]["status"] == "Synced"
@@ -92,7 +92,7 @@ def test_a_refresh_is_requested_for_one_application(server: ArgoCDServer) -> Non
         (
             {"url": "javascript:alert(1)"},
             "http://{}",
-        ),  # not a web page, so the API's address is used
+        ),  # not an HTTP URL, so the API's address is used
         ({"url": ["x"]}, "http://{}"),
         ({}, "http://{}"),
     ],
@@ -156,12 +156,12 @@ CONFLICTS = [
     Fault(
         500, '{"error":"x","code":13,"message":"Failed to update application. Too many conflicts"}'
     ),
-    None,  # the server's own error: a failed test operation in the patch
+    None,  # the server's error for a failed `test` operation in the patch
 ]
 
 
 @pytest.mark.parametrize("fault", CONFLICTS)
-def test_a_patch_of_an_outdated_state_is_a_lost_race(
+def test_a_patch_to_an_outdated_state_is_reported_as_a_lost_race(
     server: ArgoCDServer, fault: Fault | None
 ) -> None:
     server.faults += [fault] if fault else []
@@ -170,10 +170,10 @@ def test_a_patch_of_an_outdated_state_is_a_lost_race(
 
 
 @pytest.mark.parametrize("fault", CONFLICTS[:2])
-def test_a_conflict_in_any_other_request_is_a_temporary_error(
+def test_a_conflict_in_any_other_request_causes_a_temporary_error(
     server: ArgoCDServer, fault: Fault
 ) -> None:
-    """A refresh writes an annotation. Its conflict must not look like a race lost by the update."""
+    """A refresh writes an annotation. A conflict there must not look like an update's lost race."""
     api = api_of(server)
     for ask in (api.refresh_application, api.get_application, api.resource_tree, api.sync_windows):
         server.faults += [fault] * 5
@@ -226,7 +226,7 @@ ANSWERS = [
     [row[1:] for row in ANSWERS],
     ids=[row[0] for row in ANSWERS],
 )
-def test_each_error_response_is_mapped_to_an_error_with_a_hint(
+def test_each_error_response_becomes_an_error_with_a_hint(
     server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
 ) -> None:
     server.faults.append(fault)
@@ -238,7 +238,7 @@ def test_each_error_response_is_mapped_to_an_error_with_a_hint(
     assert TOKEN not in str(caught.value) + caught.value.hint
 
 
-def test_a_token_repeated_by_the_server_is_masked(server: ArgoCDServer) -> None:
+def test_a_token_echoed_by_the_server_is_masked(server: ArgoCDServer) -> None:
     server.faults.append(
         Fault(401, json.dumps({"code": 16, "message": f"bad {TOKEN}", "error": "x"}))
     )
@@ -259,12 +259,12 @@ def test_the_rbac_hint_names_the_namespace_of_the_application(
     assert "<project>/team/shop" in caught.value.hint
 
 
-def test_a_server_that_does_not_respond_in_time_is_down(server: ArgoCDServer) -> None:
+def test_a_server_that_does_not_respond_in_time_counts_as_down(server: ArgoCDServer) -> None:
     server.lock.acquire()
     try:
         with pytest.raises(SourceDownError, match=r"in time|took more"):
             api_of(server).get_application("argocd", "web")
-        api_of(server).refresh_application("argocd", "web")  # it is requested, but not waited for
+        api_of(server).refresh_application("argocd", "web")  # requested, but not awaited
     finally:
         server.lock.release()
 
@@ -287,7 +287,9 @@ def test_the_token_is_not_sent_to_another_server(server: ArgoCDServer) -> None:
         assert "x-proxy" not in other.seen[0].headers
 
 
-def test_tls_to_a_plaintext_server_is_reported_with_a_hint(server: ArgoCDServer) -> None:
+def test_a_tls_connection_to_a_plaintext_server_is_reported_with_a_hint(
+    server: ArgoCDServer,
+) -> None:
     with pytest.raises((SourceAccessError, SourceDownError)) as caught:
         api_of(server, plaintext=False).get_application("argocd", "web")
     assert "--argocd-plaintext" in caught.value.hint
@@ -334,7 +336,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG)
-def test_invalid_connection_options_are_usage_errors(given: Connection, message: str) -> None:
+def test_invalid_connection_options_cause_usage_errors(given: Connection, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ArgoCDApi(given, {})
 
@@ -346,14 +348,14 @@ def test_an_application_name_cannot_change_the_request_path(server: ArgoCDServer
         api_of(server).get_application("argocd", "../../settings?x=")
     assert (
         server.seen[0].path == "/api/v1/applications/../../settings?x="
-    )  # one segment, quoted on the wire
+    )  # a single path segment, percent-encoded in the request
 
 
 def wants_image(item: Any) -> bool:
     return any(key.endswith("/image-list") for key in item["metadata"].get("annotations") or {})
 
 
-def test_only_relevant_applications_are_read_completely(server: ArgoCDServer) -> None:
+def test_only_relevant_applications_are_read_in_full(server: ArgoCDServer) -> None:
     for number in range(20):
         plain = live_application(f"plain{number}")
         plain["metadata"]["annotations"] = {}
@@ -414,7 +416,7 @@ def test_a_server_that_goes_down_between_requests_is_an_error(server: ArgoCDServ
 
 
 class FakeCluster(Kubernetes):
-    """A cluster with one Application."""
+    """A fake cluster with one Application."""
 
     def __init__(self, item: dict[str, Any]) -> None:
         self.item = item
@@ -448,14 +450,16 @@ def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationSto
     )
 
 
-def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:
+def test_a_live_application_is_patched_only_at_the_version_that_was_read(
+    live: ApplicationStore,
+) -> None:
     manifest, version = live.read("argocd", "web")
     assert manifest["metadata"]["name"] == "web"
     live.patch("argocd", "web", version, OPERATIONS)
     assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
 
 
-def test_patching_a_live_application_that_changed_concurrently_is_a_lost_race(
+def test_patching_a_concurrently_changed_live_application_is_reported_as_a_lost_race(
     live: ApplicationStore,
 ) -> None:
     _, version = live.read("argocd", "web")
@@ -469,8 +473,8 @@ def test_reading_a_missing_live_application_is_an_error(live: ApplicationStore) 
         live.read("argocd", "gone")
 
 
-def test_a_refresh_in_a_cluster_is_requested_by_annotation() -> None:
-    """A second request must count even while Argo CD 3.6 still works on the first."""
+def test_a_refresh_in_a_cluster_is_requested_through_an_annotation() -> None:
+    """A second request must take effect even while Argo CD 3.6 is still processing the first."""
     cluster = FakeCluster(live_application("web"))
     api = ClusterApplications(cluster)
     api.refresh_application("argocd", "web")
@@ -481,8 +485,8 @@ def test_a_refresh_in_a_cluster_is_requested_by_annotation() -> None:
     assert api.sync_windows("argocd", "web") == {}
 
 
-def test_a_refresh_of_a_hydrated_application_also_requests_hydration() -> None:
-    """Otherwise, Argo CD 3.3 and 3.4 do not look at its dry source."""
+def test_refreshing_a_hydrated_application_also_requests_hydration() -> None:
+    """Otherwise, Argo CD 3.3 and 3.4 do not check the Application's dry source."""
     cluster = FakeCluster(live_application("web", sourceHydrator={"drySource": {}}, source=None))
     ClusterApplications(cluster).refresh_application("argocd", "web")
     asked = cluster.merged[-1]["metadata"]["annotations"]

@@ -1,4 +1,4 @@
-"""The stand-in for Argo CD's API compared with recorded responses of Argo CD 3.6."""
+"""The fake Argo CD API compared with recorded responses from Argo CD 3.6."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ def rooted_tls(server: ArgoCDServer) -> None:
     tls(server)
 
 
-# The situation of each recording, and the fields that we read (all, of a failure): {path: value}
+# The setup for each recording, and the fields that we read (for errors, all fields): {path: value}
 ERRORS: Mapping[str, Callable[[ArgoCDServer], None]] = {
     "application-absent-in-project": apps,
     "application-may-not-be-seen": nothing,
@@ -124,7 +124,7 @@ LISTS: Mapping[str, Callable[[ArgoCDServer], None]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_the_fake_server_gives_the_recorded_errors(name: str) -> None:
+def test_the_fake_server_returns_the_recorded_errors(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         ERRORS[name](server)
@@ -135,12 +135,12 @@ def test_the_fake_server_gives_the_recorded_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_fake_server_gives_the_recorded_lists(name: str) -> None:
+def test_the_fake_server_returns_the_recorded_lists(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         LISTS[name](server)
         answer = sent(f"http://{server.address}", recorded, TOKEN)
-        server.wrong.clear()  # some requests are ones that our client never sends
+        server.wrong.clear()  # our client never sends some of the recorded requests
     ours, real = head(answer, recorded)
     assert ours == real
     assert {path for path, _ in shape(answer.json())} - {
@@ -151,7 +151,7 @@ def test_the_fake_server_gives_the_recorded_lists(name: str) -> None:
         items = [one["metadata"] for one in body["items"] or ()]
         return [(one["name"], one.get("namespace"), one.get("labels")) for one in items]
 
-    kept = [one[0] for one in read(recorded.body)]  # long lists were truncated
+    kept = [one[0] for one in read(recorded.body)]  # long lists were truncated in the recording
     assert [one for one in read(answer.json()) if one[0] in kept] == read(recorded.body)
     assert (answer.json()["items"] is None) == (recorded.body["items"] is None)
 
@@ -169,7 +169,7 @@ OURS = (
 
 
 def test_every_recorded_list_and_error_is_compared() -> None:
-    """For whole Applications, see tests/argocd/test_argocd_recorded_applications.py."""
+    """Full Applications are compared in tests/argocd/test_argocd_recorded_applications.py."""
     assert {name for name in names(SERVER) if name.startswith(OURS)} == {
         *ERRORS,
         *LISTS,
@@ -200,7 +200,7 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
 @pytest.mark.parametrize(
     ("name", "app", "kind", "message", "hint"), SAID, ids=[row[0] for row in SAID]
 )
-def test_each_recorded_error_is_mapped_to_a_message_with_a_hint(
+def test_each_recorded_error_becomes_a_message_with_a_hint(
     name: str, app: str, kind: type[TaskError], message: str, hint: str
 ) -> None:
     body = exchange(SERVER, name).request["body"]

@@ -1,4 +1,4 @@
-"""Whole Applications, their resources and windows: the stand-in compared with Argo CD 3.6."""
+"""The fake server's Applications, resource trees, and sync windows compared with Argo CD 3.6."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,7 +73,7 @@ def hooked(name: str, phase: str, message: str) -> dict[str, Any]:
 
 
 def rolled_out(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
-    """Return an Application that is synced and healthy at the first revision."""
+    """Return an Application that is synced to the first revision and healthy."""
     return at(
         recorded_application(name, namespace, **spec), "Synced", "Healthy", revision=FIRST, compared=20, changed=12,
         operation=operated(revision=FIRST, started=10, finished=11, resources=[deployed(name)]),
@@ -168,7 +168,7 @@ def several_syncing() -> dict[str, Any]:
 
 
 def in_one_second(name: str) -> dict[str, Any]:
-    """Return an Application whose health changed in the same second in which its sync ended."""
+    """Return an Application whose health changed in the same second as its sync ended."""
     one = rolled_out(name)
     one["status"]["operationState"]["finishedAt"] = one["status"]["health"]["lastTransitionTime"]
     return one
@@ -274,11 +274,11 @@ APPLICATIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
 KINDS = {
     "status.sourceType",
     "status.sourceTypes",
-}  # the kind of tool says nothing about a rollout
+}  # the config management tool does not matter for a rollout
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_the_fake_server_gives_the_recorded_applications(name: str) -> None:
+def test_the_fake_server_returns_the_recorded_applications(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         server.add(APPLICATIONS[name]())
@@ -296,7 +296,7 @@ def test_the_fake_server_gives_the_recorded_applications(name: str) -> None:
 
 
 def tree(new: str, reason: str, deployment_says: tuple[str, str]) -> list[dict[str, Any]]:
-    """Return a running old pod, and a new pod that cannot pull its image."""
+    """Return a resource tree with a running old pod, and a new pod that cannot pull its image."""
     pulls = f'Back-off pulling image "{IMAGE}:nopull-1.0.1"'
     waits = "Waiting for rollout to finish: 0 out of 1 new replicas are available..."
     return [
@@ -321,7 +321,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_the_fake_server_gives_the_recorded_resource_trees(name: str) -> None:
+def test_the_fake_server_returns_the_recorded_resource_trees(name: str) -> None:
     recorded, (app_name, nodes) = exchange(SERVER, name), TREES[name]
     with argocd_server() as server:
         server.add(recorded_application(app_name))
@@ -347,7 +347,7 @@ def test_the_fake_server_gives_the_recorded_resource_trees(name: str) -> None:
     } == set()
 
 
-def test_the_fake_server_gives_the_recorded_sync_windows() -> None:
+def test_the_fake_server_returns_the_recorded_sync_windows() -> None:
     recorded = exchange(SERVER, "sync-windows-denying")
     with argocd_server() as server:
         server.add(recorded_application("window"))
@@ -401,7 +401,7 @@ OTHERS = (
 
 
 def test_every_recorded_application_is_compared() -> None:
-    """For the other recordings, see tests/argocd/test_argocd_recorded.py."""
+    """The other recordings are compared in tests/argocd/test_argocd_recorded.py."""
     alone = {"sync-windows-denying", "application-kustomize-refreshed"}
     ours = {name for name in names(SERVER) if not name.startswith(OTHERS)}
     assert ours == {*APPLICATIONS, *TREES, *alone}

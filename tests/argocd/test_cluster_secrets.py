@@ -1,4 +1,4 @@
-"""Credentials in a cluster: which secrets are read, and what git is given."""
+"""Credentials in a cluster: the secrets that are read, and the credentials passed to git."""
 
 import base64
 import os
@@ -86,14 +86,14 @@ def test_a_secret_that_cannot_be_read_does_not_hide_the_others(api: KubernetesAp
     assert "s3cret" not in "".join(lines)
 
 
-def test_a_missing_permission_to_list_secrets_is_not_an_error(api: KubernetesApi) -> None:
+def test_missing_permission_to_list_secrets_is_not_an_error(api: KubernetesApi) -> None:
     api.tokens["weak"] = "system:serviceaccount:ci:weak"
     lines: list[str] = []
     assert reach(api, lines, Secret("weak")).repository(URL) is None
     assert any("repository secrets are not used" in line for line in lines)
 
 
-def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesApi) -> None:
+def test_an_unavailable_api_is_distinguished_from_missing_credentials(api: KubernetesApi) -> None:
     api.faults.append(Fault(503, times=5))
     with pytest.raises(SourceDownError):
         reach(api).repository(URL)
@@ -158,12 +158,14 @@ def test_secrets_of_argo_cd_are_used_only_for_their_purpose(
 
 
 @pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
-def test_an_invalid_secret_name_is_an_annotation_error(api: KubernetesApi, text: str) -> None:
+def test_an_invalid_secret_name_causes_an_annotation_error(api: KubernetesApi, text: str) -> None:
     with pytest.raises(AnnotationError, match="does not refer to a secret"):
         reach(api).named(text, URL, "team")
 
 
-def test_a_missing_or_unsuitable_named_secret_is_a_credentials_error(api: KubernetesApi) -> None:
+def test_a_missing_or_unsuitable_named_secret_causes_a_credentials_error(
+    api: KubernetesApi,
+) -> None:
     with pytest.raises(CredentialsError, match="secret team/git not found"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
@@ -171,7 +173,7 @@ def test_a_missing_or_unsuitable_named_secret_is_a_credentials_error(api: Kubern
         reach(api).named("secret:git", URL, "team")
 
 
-def test_the_known_hosts_of_argo_cd_are_used(api: KubernetesApi) -> None:
+def test_argo_cds_known_hosts_are_used(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("git", sshPrivateKey="k"))
     api.add(
         CONFIG_MAPS,
@@ -201,7 +203,7 @@ def test_argo_cds_own_secrets_are_not_used_as_registry_logins(
         reach(api).of_registry("argocd", name)
 
 
-def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None:
+def test_git_receives_the_credentials_only_for_that_repository(tmp_path: Path) -> None:
     access = Access(credentials_of(RepoCredentials("argocd/x", "u", Secret("s3cret")), URL))
     door = Git({**os.environ, "HOME": str(tmp_path)}, access=access)
 
@@ -235,7 +237,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.read_text()
 
 
-def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
+def test_ssh_receives_the_key_and_the_known_hosts(key: str) -> None:
     found = credentials_of(
         RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH
     )
@@ -262,12 +264,10 @@ def test_an_invalid_ssh_key_is_reported_without_showing_it() -> None:
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
 
 
-def test_proxy_certificate_and_tls_settings_of_a_secret_are_applied(tmp_path: Path) -> None:
+def test_proxy_certificate_and_tls_settings_from_a_secret_are_applied(tmp_path: Path) -> None:
     found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
                             insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
-    prefix = (
-        "http.https://git.example.com"  # with and without `.git`, and at the address of a redirect
-    )
+    prefix = "http.https://git.example.com"  # with and without `.git`, and for the redirect target
     of_server = credentials_of(found, URL).pairs
     assert of_server is not None
     pairs = dict(of_server(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""ARGOCD_OPTS and related variables have the same meaning as for the argocd command."""
+"""ARGOCD_OPTS and related variables have the same meaning as in the argocd CLI."""
 
 from dataclasses import fields
 
@@ -14,7 +14,7 @@ def vars_of(found: Connection) -> dict[str, object]:
 
 
 def shown(found: Connection) -> dict[str, object]:
-    """Return a connection's settings with revealed secrets and without defaults."""
+    """Return a connection's non-default settings, with secrets revealed."""
     headers = tuple((name, value.reveal()) for name, value in found.headers)
     plain = {**vars_of(found), "token": found.token.reveal(), "headers": headers}
     default = {**vars_of(Connection()), "token": ""}
@@ -59,7 +59,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "message"), WRONG, ids=[words for words, _ in WRONG])
-def test_wrong_options_are_reported_without_their_values(words: str, message: str) -> None:
+def test_invalid_options_are_reported_without_their_values(words: str, message: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_options(words)
     assert message in caught.value.message
@@ -94,7 +94,7 @@ def test_the_api_address_comes_from_options_or_variables(
     assert connection(given, environ).base == base
 
 
-def test_the_token_of_the_most_specific_source_is_used() -> None:
+def test_the_token_from_the_most_specific_source_is_used() -> None:
     environ = {
         "ARGOCD_SERVER": "a",
         "ARGOCD_AUTH_TOKEN": "variable",
@@ -126,7 +126,7 @@ def test_invalid_server_settings_are_reported(
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_representation_of_a_connection_shows_no_secret() -> None:
+def test_the_repr_of_a_connection_reveals_no_secret() -> None:
     found = parse_options("--auth-token hunter2 --header 'X: hunter2'")
     assert "hunter2" not in repr(found)
     assert parse_headers(["X: hunter2"])[0][1].reveal() == "hunter2"

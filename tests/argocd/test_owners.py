@@ -1,4 +1,4 @@
-"""What an Application obeys: who reverts its changes, its step, its project's signature keys."""
+"""What controls an Application: owners that revert changes, rolling sync steps, signature keys."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CHILD = {"metadata": {"name": "web", "namespace": "argocd"}}
 
 
 def test_a_real_application_names_its_owner() -> None:
-    """The fields are those that Argo CD 3.6 writes."""
+    """The fields are as Argo CD 3.6 writes them."""
     of_set, of_parent = (
         exchange("argocd-3.6", name).body
         for name in ("application-set-child", "application-of-parent")
@@ -33,7 +33,7 @@ def test_a_real_application_names_its_owner() -> None:
         None,
         ("argocd", "parent"),
     )
-    assert not parent_takes_back(HEALS, of_parent, FIELD)  # its manifest in Git has no such field
+    assert not parent_takes_back(HEALS, of_parent, FIELD)  # its manifest in Git lacks this field
 
 
 SETS: list[tuple[dict[str, Any], bool]] = [
@@ -71,7 +71,7 @@ SETS: list[tuple[dict[str, Any], bool]] = [
     ),
     ({"ignoreApplicationDifferences": [{"jqPathExpressions": [".spec.syncPolicy"]}, "x"]}, True),
     ({"ignoreApplicationDifferences": [{"jsonPointers": 1, "jqPathExpressions": True}]}, True),
-    ({}, False),  # it could not be read
+    ({}, False),  # the owner could not be read
 ]
 
 
@@ -165,7 +165,7 @@ PROJECTS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"signatureKeys": "x"}, ()),
     ({}, ()),
     (integrity(policy([ANY])), (KEY,)),
-    (integrity(policy(["*"], "strict")), (KEY,)),  # as the first documents had it
+    (integrity(policy(["*"], "strict")), (KEY,)),  # the format in early Argo CD documentation
     (integrity(policy([ANY], "none")), ()),
     (integrity(policy([{"url": "https://git.example.com/*"}], "strict", OTHER)), (OTHER,)),
     (integrity(policy([{"url": "https://other.example.com/*"}])), ()),
@@ -178,7 +178,7 @@ PROJECTS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), PROJECTS)
-def test_the_signature_keys_of_a_project_are_read(
+def test_a_projects_signature_keys_are_read(
     spec: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     assert keys_wanted({"spec": spec}, REPO) == expected
@@ -195,5 +195,5 @@ def test_the_signature_keys_of_a_project_are_read(
         ((), False),
     ],
 )
-def test_a_key_is_accepted_by_id_or_fingerprint(keys: tuple[str, ...], expected: bool) -> None:
+def test_a_key_is_accepted_as_an_id_or_a_fingerprint(keys: tuple[str, ...], expected: bool) -> None:
     assert accepted((KEY,), keys) is expected

@@ -1,4 +1,4 @@
-"""What an Application's pods show if Argo CD's own API is not used."""
+"""What is found out from an Application's pods if Argo CD's API is not used."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -42,7 +42,7 @@ def waiting(reason: str, message: str = "", where: str = "containerStatuses") ->
 
 
 def crashed(message: str, ready: bool = False, **state: Any) -> dict[str, Any]:
-    """Return a container whose last run ended with exit code 1."""
+    """Return the status of a container whose last run ended with exit code 1."""
     last = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
     one = {"name": "web", "ready": ready, "state": state, "lastState": last}
     return {"phase": "Running", "containerStatuses": [one]}
@@ -77,7 +77,7 @@ SEEN = [
 
 
 @pytest.mark.parametrize(("item", "told"), [row[1:] for row in SEEN], ids=[row[0] for row in SEEN])
-def test_problems_of_pods_are_found(item: dict[str, Any], told: tuple[str, str] | None) -> None:
+def test_pod_problems_are_found(item: dict[str, Any], told: tuple[str, str] | None) -> None:
     found = [(one["info"][0]["value"], one["health"]["message"]) for one in nodes([item], OWNERS)]
     assert found == ([told] if told else [])
 
@@ -139,7 +139,7 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_cluster(api: KubernetesA
     assert found.because == f"the image cannot be pulled: Pod web-64498bff47-q7xdc: {PULL}"
 
 
-def test_pods_that_cannot_be_listed_are_requested_only_once(api: KubernetesApi) -> None:
+def test_a_failed_request_for_pods_is_not_repeated(api: KubernetesApi) -> None:
     api.tokens["admin-token"] = "system:serviceaccount:ci:image-update"
     subject = {"kind": "ServiceAccount", "namespace": "ci", "name": "image-update"}
     role = {"kind": "ClusterRole", "name": "r"}

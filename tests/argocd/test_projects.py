@@ -1,4 +1,4 @@
-"""What an AppProject forbids: syncs by windows as Argo CD's API reports them, and destinations."""
+"""What an AppProject forbids: syncs outside of its sync windows, and certain destinations."""
 
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -70,7 +70,7 @@ def test_an_invalid_sync_window_makes_all_windows_unknown(wrong: dict[str, str])
     assert sync_windows(project(WEEKEND, {**WEEKEND, **wrong}), "web", WEB, FRIDAY) == {}
 
 
-def test_an_unreadable_project_has_no_windows_and_no_objections() -> None:
+def test_an_unreadable_project_has_no_windows_and_forbids_nothing() -> None:
     assert sync_windows({}, "web", WEB, FRIDAY) == {}
     assert hindrance_of({}, "web", WEB, FRIDAY) == ("", "")
 
@@ -105,7 +105,7 @@ def test_destinations_that_a_project_does_not_permit_are_reported(
 
 
 class Cluster:
-    """One Application, and its AppProject."""
+    """A fake cluster with one Application and its AppProject."""
 
     def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
         objects = {
@@ -116,7 +116,7 @@ class Cluster:
         return item if (namespace, name) == ("argocd", known) else None
 
 
-def test_a_sync_window_in_the_cluster_ends_the_wait_and_states_its_end() -> None:
+def test_a_sync_window_in_the_cluster_ends_the_wait_with_the_window_end_in_the_message() -> None:
     moment = datetime(2026, 11, 20, 20, tzinfo=UTC)
     api = ClusterApplications(Cluster(), "argocd", lambda: moment)  # type: ignore[arg-type]
     windows = api.sync_windows("argocd", "web")
@@ -129,7 +129,7 @@ def test_a_sync_window_in_the_cluster_ends_the_wait_and_states_its_end() -> None
 
 
 def test_no_further_projects_are_requested_after_a_timeout() -> None:
-    """Each response only adds detail to a message, but may take a minute per project."""
+    """Each response would only add detail to a message, but could take a minute per project."""
     asked = []
 
     class Slow:

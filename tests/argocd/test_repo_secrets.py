@@ -48,7 +48,9 @@ def chosen(secrets: list[RepoSecret], url: str, project: str = "") -> str:
         ("", "", False),
     ],
 )
-def test_url_variants_of_one_repository_are_equal(one: str, other: str, same: bool) -> None:
+def test_url_variants_of_one_repository_are_considered_equal(
+    one: str, other: str, same: bool
+) -> None:
     assert bool(chosen([own(one)], other)) is same
 
 
@@ -170,7 +172,7 @@ def test_all_fields_of_a_repository_secret_are_read() -> None:
         ({"insecure": "s3cret"}, "insecure is neither true nor false"),
     ],
 )
-def test_invalid_secrets_are_reported_without_their_values(
+def test_invalid_secrets_are_reported_without_showing_their_values(
     data: dict[str, str], words: str
 ) -> None:
     with pytest.raises(CredentialsError, match=words) as caught:
@@ -196,7 +198,9 @@ def test_invalid_secrets_are_reported_without_their_values(
         ),
     ],
 )
-def test_a_named_secret_has_to_match_the_url(url: str, data: dict[str, str], words: str) -> None:
+def test_a_named_secret_must_match_the_repository_url(
+    url: str, data: dict[str, str], words: str
+) -> None:
     if not words:
         assert named_credentials("team/git", url, data).anything
         return

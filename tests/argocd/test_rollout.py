@@ -1,4 +1,4 @@
-"""Simulated rollouts: what Argo CD reports at each moment, and what can be concluded from it."""
+"""Simulated rollouts: what Argo CD reports at each moment, and the resulting rollout state."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +49,7 @@ def look(
     return judge(state, wanted, {"tree": tree or {}, "windows": windows or {}})
 
 
-# The course of a successful rollout: before it, and at every moment of it.
+# The stages of a successful rollout, beginning before it starts.
 GOOD = [
     ("before the push", at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE), "waiting"),
     ("compared again before the push arrived",
@@ -111,7 +111,7 @@ def test_a_paused_canary_is_not_a_failure(state: Mapping[str, Any], expected: st
     assert bool(found.warning) == (expected == "paused")
 
 
-# Does a timeout say anything about the image? (moment, Argo CD has compared since the sync began)
+# Does a timeout mean anything for the image? (moment, Argo CD has compared since the sync began)
 LOOKED = [
     ("the sync runs, compared before it", at(APP, "OutOfSync", "Healthy", operation=RUNNING, pending=True), False),
     ("the sync runs, compared since",
@@ -147,7 +147,7 @@ def test_a_busy_argo_cd_is_recognized_by_its_missing_comparison(
 def test_the_pods_hint_is_shown_only_while_pods_start(
     state: Mapping[str, Any], of_pods: bool
 ) -> None:
-    """At other times, the remedy is a longer --wait-timeout."""
+    """At any other stage, the hint suggests a longer --wait-timeout."""
     assert look(state, tree={"hint": "apply rbac/pods.yaml"}).hint == (
         "apply rbac/pods.yaml" if of_pods else ""
     )
@@ -216,7 +216,7 @@ BAD = [
 @pytest.mark.parametrize(
     ("state", "tree", "sure", "because"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
 )
-def test_failures_are_reported_with_their_cause(
+def test_failures_are_reported_with_their_causes(
     state: Mapping[str, Any], tree: Mapping[str, Any], sure: bool, because: str
 ) -> None:
     found = look(state, tree=tree)
@@ -239,7 +239,7 @@ def test_a_webhook_refusal_is_distinguished_from_invalid_manifests() -> None:
     assert "admission webhook in the cluster" in found.hint
 
 
-# Anything older than the wanted revision does not count, whether good or bad.
+# A result from before the wanted revision does not count, whether good or bad.
 STALE = [
     ("an older sync failed",
      at(APP, "OutOfSync", "Healthy", operation=operated("Failed", revision=OLD)), "progressing"),
@@ -319,7 +319,7 @@ def test_rollouts_that_need_a_manual_sync_are_reported(
     assert found.hint
 
 
-def test_a_refresh_that_has_not_happened_is_reported() -> None:
+def test_a_pending_refresh_is_reported() -> None:
     refreshing = {
         **APP,
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
@@ -341,7 +341,7 @@ def test_a_self_healing_application_out_of_sync_is_still_progressing() -> None:
     assert look(state).state == "progressing"
 
 
-def test_a_sync_with_nothing_to_apply_is_a_provisional_success() -> None:
+def test_a_sync_with_nothing_to_apply_counts_as_a_provisional_success() -> None:
     found = look(at(APP, "Synced", "Healthy", operation=BEFORE))
     assert (found.state, found.sure, found.stale) == ("synced-and-healthy", False, True)
 
@@ -354,7 +354,7 @@ def test_a_later_commit_that_contains_the_revision_counts() -> None:
     )
     assert judge(state, wanted).state == "synced-and-healthy"
     failed = at(APP, "OutOfSync", "Healthy", revision=newer, operation=operated("Failed"))
-    assert judge(failed, wanted).state == "progressing"  # the newer one will be synced next
+    assert judge(failed, wanted).state == "progressing"  # the newer revision will be synced next
 
 
 MANY = [
@@ -400,8 +400,8 @@ def hydrated(dry: str, phase: str, wet: str, seen: str = OLD) -> Rollout:
     return look(state)
 
 
-def test_a_revision_that_hydrates_nothing_is_a_provisional_success() -> None:
-    """The commit touches no `manifest-generate-paths`, so Argo CD only records that it saw it."""
+def test_a_revision_that_hydrates_nothing_counts_as_a_provisional_success() -> None:
+    """The commit touches no `manifest-generate-paths`, so Argo CD only records having seen it."""
     found = hydrated(OLD, "Hydrated", "d" * 40, seen=NEW)
     assert (found.state, found.sure, found.slow) == ("synced-and-healthy", False, True)
     assert hydrated(OLD, "Hydrating", "d" * 40, seen=NEW).state == "waiting"
@@ -416,7 +416,7 @@ def test_a_hydrated_revision_is_matched_with_its_hydrated_commit() -> None:
     assert (failed.state, "no values" in failed.because) == ("failed", True)
 
 
-def test_a_patch_is_rolled_out_once_its_spec_is_compared_and_applied() -> None:
+def test_a_patch_counts_as_rolled_out_once_the_new_spec_is_compared_and_applied() -> None:
     wanted = Wanted(lambda _revision: True, needs_current_spec=True)
     app = live_application()
     app["spec"]["source"]["helm"] = {
@@ -465,7 +465,9 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), TIMES)
-def test_timestamps_are_compared_across_time_zones(one: str, other: str, expected: bool) -> None:
+def test_timestamps_in_different_time_zones_are_compared_correctly(
+    one: str, other: str, expected: bool
+) -> None:
     assert later(one, other) is expected
 
 
@@ -575,7 +577,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING, ANYTHING, ANYTHING)
-def test_any_api_response_gets_a_verdict_with_a_reason(status: Any, tree: Any, spec: Any) -> None:
+def test_any_api_response_leads_to_a_state_with_a_reason(status: Any, tree: Any, spec: Any) -> None:
     item = {**APP, "status": status, "spec": spec}
     known = tree if isinstance(tree, dict) else {}
     assert judge(

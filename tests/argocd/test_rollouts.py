@@ -1,4 +1,4 @@
-"""Whole rollouts against Argo CD's API: when and how the wait ends, and what is shown meanwhile."""
+"""Complete rollouts against Argo CD's API: how the wait ends, and what is displayed meanwhile."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,11 +92,11 @@ def rollouts(
 
 
 def ends(waiting: Rollouts) -> list[tuple[str, str]]:
-    """Return the successive states and reasons shown for a single Application."""
+    """Return the successive states and reasons displayed for a single Application."""
     return [(row.state, row.because) for sight in waiting.sights() for row in sight.changed]
 
 
-def test_a_rollout_is_followed_to_its_end(argo_cd: ArgoCDServer) -> None:
+def test_a_rollout_is_followed_until_it_ends(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(*ROLLOUT, GOOD)
     waiting = rollouts(argo_cd)
     states = [state for state, _ in ends(waiting)]
@@ -108,7 +108,7 @@ def test_a_rollout_is_followed_to_its_end(argo_cd: ArgoCDServer) -> None:
 
 
 def test_a_rollout_may_take_longer_than_ten_minutes(argo_cd: ArgoCDServer) -> None:
-    """Only `--wait-timeout` ends a wait: the hosts' manifests set no limits."""
+    """Only `--wait-timeout` limits the wait. The manifests for CI hosts set no time limit."""
     argo_cd.add(*ROLLOUT[:5], *[RUNS] * 80, *ROLLOUT[5:], GOOD)
     *_, last = rollouts(argo_cd, pace=Pace(limit=3600, longest=60)).sights()
     assert [row.state for row in last.rows] == ["synced-and-healthy"]
@@ -124,7 +124,7 @@ def test_a_rollout_is_never_reported_as_finished_too_early(
     assert ends(waiting)[-1][0] == "timed-out"
 
 
-CREATED = "2026-11-21T06:00:12Z"  # since the sync began
+CREATED = "2026-11-21T06:00:12Z"  # after the sync began
 IMAGE = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
 HOOK = applied("Job", "migrate", "backoff limit", hookType="PreSync", hookPhase="Failed")
 FAILED = operated("Failed", message="tasks failed", resources=[HOOK])
@@ -149,7 +149,7 @@ PLAYS = [
 @pytest.mark.parametrize(
     ("play", "state", "because"), [row[1:] for row in PLAYS], ids=[row[0] for row in PLAYS]
 )
-def test_failed_rollouts_end_with_their_cause_and_a_hint(
+def test_failed_rollouts_are_reported_with_their_cause_and_a_hint(
     argo_cd: ArgoCDServer, play: Sequence[Mapping[str, Any]], state: str, because: str
 ) -> None:
     argo_cd.add(*play)
@@ -182,7 +182,7 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(argo_cd: ArgoCDServ
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_the_exit_of_a_container_is_read_from_its_pod(argo_cd: ArgoCDServer, seen: bool) -> None:
+def test_a_containers_exit_code_is_read_from_its_pod(argo_cd: ArgoCDServer, seen: bool) -> None:
     argo_cd.add(
         *ROLLOUT,
         *(
@@ -228,7 +228,7 @@ STEPS = [{"application": "web", "step": "2", "status": "Waiting", "message": "it
 
 
 @pytest.mark.parametrize("kind", ["argocd", "cluster"])
-def test_an_application_of_a_rolling_sync_waits_for_its_step(
+def test_an_application_in_a_rolling_sync_waits_for_its_step(
     argo_cd: ArgoCDServer, cluster: KubernetesApi, kind: str
 ) -> None:
     states = [
@@ -255,14 +255,16 @@ def test_an_application_of_a_rolling_sync_waits_for_its_step(
     assert any(because == waits for _, because in seen)
 
 
-def test_a_missing_permission_to_read_the_application_set_is_named(argo_cd: ArgoCDServer) -> None:
+def test_a_missing_permission_to_read_the_application_set_is_reported(
+    argo_cd: ArgoCDServer,
+) -> None:
     argo_cd.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
     waiting = rollouts(argo_cd)
     assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")
     assert "allow the step to get applicationsets.argoproj.io" in waiting.rows[0].hint
 
 
-def test_a_sync_with_nothing_to_apply_is_a_success_after_a_second_check(
+def test_a_sync_with_nothing_to_apply_succeeds_after_a_second_check(
     argo_cd: ArgoCDServer,
 ) -> None:
     argo_cd.add(
@@ -276,7 +278,7 @@ def test_a_sync_with_nothing_to_apply_is_a_success_after_a_second_check(
     assert [state for state, _ in seen] == ["progressing", "synced-and-healthy"]
 
 
-def test_a_late_difference_prevents_a_premature_success(argo_cd: ArgoCDServer) -> None:
+def test_a_difference_found_late_prevents_a_premature_success(argo_cd: ArgoCDServer) -> None:
     looks_good = at(APP, "Synced", "Healthy", operation=BEFORE)
     argo_cd.add(OLD_STATE, looks_good, looks_good, SEEN)
     assert ends(rollouts(argo_cd, pace=Pace(limit=25)))[-1][0] == "timed-out"
@@ -307,7 +309,7 @@ def test_a_suspected_failure_is_reported_at_the_timeout(argo_cd: ArgoCDServer) -
 
 
 def test_the_timeout_reports_an_earlier_pod_crash(argo_cd: ArgoCDServer) -> None:
-    """A container in a crash loop runs between crashes, and the last look may see it running."""
+    """A container in a crash loop runs between crashes, so the last check may find it running."""
     argo_cd.add(
         OLD_STATE,
         *(
@@ -368,7 +370,7 @@ FAULTS = [
 ]
 
 
-def test_faults_of_the_server_are_waited_out(argo_cd: ArgoCDServer) -> None:
+def test_temporary_server_faults_do_not_end_the_wait(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(*ROLLOUT, GOOD)
     argo_cd.faults += [fault for fault in FAULTS for _ in range(2)]
     waiting = rollouts(argo_cd)
@@ -388,7 +390,7 @@ def test_a_server_that_stays_down_is_reported(argo_cd: ArgoCDServer) -> None:
 
 
 class Dripping:
-    """An Argo CD that sends a byte now and then: each response takes 25 seconds."""
+    """An Argo CD server that sends a byte now and then, so each response takes 25 seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.asked = clock, 0
@@ -436,7 +438,7 @@ def test_a_token_that_expires_ends_the_wait(argo_cd: ArgoCDServer) -> None:
     assert waiting.rows[0].state == "failed"
 
 
-def test_a_refresh_that_is_not_allowed_is_a_warning(argo_cd: ArgoCDServer) -> None:
+def test_a_forbidden_refresh_causes_a_warning(argo_cd: ArgoCDServer) -> None:
     class NoRefresh(ArgoCDApi):
         def refresh_application(self, namespace: str, name: str) -> None:
             raise SourceAccessError(f"may not patch {namespace}/{name}", hint="")
@@ -545,7 +547,7 @@ def test_a_timeout_during_a_sync_retry_names_the_failed_hook(argo_cd: ArgoCDServ
     assert "--wait-timeout" in waiting.rows[0].hint
 
 
-def test_a_wrong_version_is_a_failure_only_after_a_minute(argo_cd: ArgoCDServer) -> None:
+def test_a_wrong_version_counts_as_a_failure_only_after_a_minute(argo_cd: ArgoCDServer) -> None:
     """An operator may still be replacing pods of a resource whose health Argo CD cannot assess."""
     image = parse_image("ghcr.io/acme/web:1.1.0")
 

@@ -1,4 +1,4 @@
-"""The verdicts and messages about Applications as Argo CD 3.6 really reported them."""
+"""The states and messages for Applications recorded from a real Argo CD 3.6."""
 
 import pytest
 from support.recorded import exchange
@@ -30,7 +30,7 @@ SEEN = [
     ("application-multi-source-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-other-namespace", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-helm-pull-fails", "resource-tree-pull-fails", SECOND, "progressing", True,
-     "synced; Argo CD has not reported its health since then"),  # all in one second: compare again
+     "synced; Argo CD has not reported its health since then"),  # all within one second: compare again
     ("application-helm-degraded", "", SECOND, "failed", False,
      'degraded: Deployment "nopull" exceeded its progress deadline'),
     ("application-helm-degraded", "resource-tree-degraded", SECOND, "failed", False,
@@ -57,7 +57,7 @@ SEEN = [
 @pytest.mark.parametrize(
     ("name", "tree", "revision", "state", "sure", "because"), SEEN, ids=[row[0] for row in SEEN]
 )
-def test_recorded_applications_get_the_right_verdict(
+def test_the_state_of_each_recorded_application_is_recognized(
     name: str, tree: str, revision: str, state: str, sure: bool, because: str
 ) -> None:
     folder, _, file = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""`check` in real checkouts: what it compares, how it merges, and that it does not write anything."""
+"""`check` in real checkouts: what it compares, how it merges, and that it writes nothing."""
 
 import json
 import resource
@@ -25,7 +25,7 @@ class Scene:
         self.clone(depth)
 
     def clone(self, depth: int = 0, branch: str = "main") -> None:
-        """Check out a branch, complete or shallow."""
+        """Clone the repository, in full or shallowly, and check out a branch."""
         if self.here.exists():
             subprocess.run(["rm", "-rf", self.here], check=True)
         shallow = [f"--depth={depth}"] if depth else []
@@ -90,7 +90,7 @@ def test_a_hold_on_the_base_blocks_the_change(tmp_path: Path) -> None:
 
 
 def refs_and_files(*repos: Path) -> list[object]:
-    """Return everything that a command could have changed: refs, objects, and the work tree."""
+    """Return everything that a command could change: refs, objects, and the work tree."""
     found: list[object] = []
     for repo in repos:
         git_dir = repo / ".git" if (repo / ".git").exists() else repo
@@ -103,7 +103,7 @@ def refs_and_files(*repos: Path) -> list[object]:
 def test_the_check_writes_to_neither_the_checkout_nor_the_server(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     scene.change({target("a"): BUMPED})
-    commit(scene.repo, {"other.yaml": "a: b\n"})  # forces git to merge
+    commit(scene.repo, {"other.yaml": "a: b\n"})  # makes a real merge necessary
     git(scene.here, "fetch", "--quiet", f"file://{scene.repo}", "change:change")
     git(scene.here, "checkout", "--quiet", "change")
     before = refs_and_files(scene.here, scene.repo)
@@ -112,11 +112,11 @@ def test_the_check_writes_to_neither_the_checkout_nor_the_server(tmp_path: Path)
 
 
 @pytest.mark.measured
-def test_the_merge_with_the_current_tip_of_the_base_is_checked(tmp_path: Path) -> None:
+def test_the_merge_with_the_current_base_tip_is_checked(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"values.yaml": "a: 1\n"})
     scene.change({"values.yaml": "a: 2\n"})
     scene.clone(branch="change")
-    # after the checkout, the base gets a hold and another version
+    # a hold and another version are added to the base after the checkout
     tip = commit(scene.repo, {STATE: HELD, target("a"): BUMPED})
     result = scene.check()
     assert (result.code, told(result), result.json["base"]) == (0, [], tip)
@@ -137,14 +137,16 @@ def test_a_merge_conflict_is_reported_with_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["merged", "shallow", "url", "url-ref", "commit"])
-def test_every_way_to_specify_base_and_head_gives_the_same_result(tmp_path: Path, way: str) -> None:
+def test_every_way_to_specify_base_and_head_leads_to_the_same_result(
+    tmp_path: Path, way: str
+) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     for number in range(3):
         commit(scene.repo, {f"old-{number}.yaml": "a: b\n"})
     head = scene.change({target("a"): BUMPED})
     old = git(scene.repo, "rev-parse", "main")
     tip = commit(scene.repo, {"other.yaml": "a: b\n"})
-    if way == "merged":  # as GitHub checks out a pull request: a single merge commit of both
+    if way == "merged":  # as GitHub checks out a pull request: the merge commit of base and head
         tree = git(scene.repo, "merge-tree", "--write-tree", tip, head)
         who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
         made = git(scene.repo, *who, "commit-tree", tree, "-p", tip, "-p", head, "-m", "Merge")
@@ -164,7 +166,7 @@ def test_every_way_to_specify_base_and_head_gives_the_same_result(tmp_path: Path
     assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
 
 
-def test_a_memory_branch_that_exists_only_on_the_server_counts(tmp_path: Path) -> None:
+def test_a_memory_branch_that_exists_only_on_the_server_is_used(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.apps = manifest(tmp_path, application("a", scene.repo, git_branch="main:bump"))
     given = ("--applications", scene.apps, "--allow-protocol", "file", "--reason", "INC-2")
@@ -184,14 +186,14 @@ def test_applications_in_the_checkout_are_read_at_base_and_head(tmp_path: Path) 
     strict = folder["clusters/a.json"].replace("web=ghcr.io/acme/web", "web=ghcr.io/acme/web:~1.0")
     scene.change({target("a"): BUMPED, "clusters/a.json": strict})
     scene.clone(branch="change")
-    (scene.here / "clusters/a.json").write_text("{}")  # the work tree does not matter
+    (scene.here / "clusters/a.json").write_text("{}")  # changes in the work tree do not matter
     result = scene.check(apps="clusters")
     assert (result.code, told(result)) == (5, [("web", "refuse", "constraint")]), result.stderr
     outside = scene.check(apps=f"{scene.repo}//clusters")
     assert (outside.code, told(outside)) == (5, told(result)), outside.stderr
 
 
-def test_an_application_set_in_the_change_is_rendered_with_the_files_of_the_change(
+def test_an_application_set_in_the_change_is_rendered_with_the_changed_files(
     tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path)
@@ -275,7 +277,9 @@ def test_a_change_that_is_already_in_the_base_passes(tmp_path: Path, head: str) 
     assert (result.code, told(result)) == (0, []), result.stderr
 
 
-def test_a_target_replaced_with_a_link_to_another_version_is_checked(tmp_path: Path) -> None:
+def test_a_target_replaced_with_a_symbolic_link_to_another_version_is_checked(
+    tmp_path: Path,
+) -> None:
     scene = Scene(tmp_path, {STATE: HELD, target("b"): BUMPED})
     git(scene.here, "checkout", "--quiet", "-b", "change")
     (scene.here / target("a")).unlink()
@@ -289,7 +293,7 @@ def test_a_target_replaced_with_a_link_to_another_version_is_checked(tmp_path: P
 
 
 def _many_files(repo: Path, number: int) -> None:
-    """Add files to the branch `main` in one commit, without a work tree."""
+    """Add files to the `main` branch in one commit, without using a work tree."""
     lines = [
         "commit refs/heads/main",
         "committer Jane <jane@example.com> 1700000000 +0000",
@@ -323,7 +327,7 @@ def test_a_change_without_tracked_versions_among_thousands_of_files_passes_in_tw
     scene.change({path: "words: 1\n"})
     scene.clone(branch="change")
     began = _children_seconds()
-    # every version would need the registry, which does not respond
+    # any version lookup would need the registry, which does not respond
     result = scene.check("--output", "text", "--registry-check", "always")
     used = _children_seconds() - began
     assert (result.code, result.stdout.count("\n") + result.stderr.count("\n")) == (0, 1)
@@ -331,7 +335,7 @@ def test_a_change_without_tracked_versions_among_thousands_of_files_passes_in_tw
 
 
 def test_files_in_a_submodule_are_not_checked_and_the_submodule_is_named(tmp_path: Path) -> None:
-    """Its files are not visible. Its commit may change without a warning elsewhere in the repository."""
+    """The submodule's files are not visible. Elsewhere, its commit may change without a warning."""
     scene = Scene(tmp_path)
     scene.apps = manifest(tmp_path, application("sub", scene.repo, path="lib/web"))
     for number, place in enumerate(("lib", "lib", "other")):

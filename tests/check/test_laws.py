@@ -1,4 +1,4 @@
-"""The laws of `check`, tested with random histories of runs, people, and bots on a repository in memory.
+"""The laws of `check`, tested with random histories of runs, people, and bots in memory.
 
 (a) Every commit from our own commands passes against its parent, with the same clock and the same
 facts. The exception is a rollback without a hold during a freeze. A build that was waiting on a head
@@ -25,7 +25,7 @@ CONFIG = ".image-update/config"
 
 
 class OurCommits:
-    """Runs, and commands by people, whose commits go to the base or to a head branch."""
+    """Runs, and commands run by people, that commit to the base or to a head branch."""
 
     def __init__(self, strategy: str, direct: bool, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311 - a history is no secret
@@ -49,7 +49,7 @@ class OurCommits:
         self.scene.branch.commit({CONFIG: text})
 
     def step(self) -> None:
-        """Do one random thing."""
+        """Perform one random action."""
         name = self.random.choice(NAMES)
         number = self.random.randrange(7)
         steps = (
@@ -97,7 +97,7 @@ class OurCommits:
             self.scene.branch.merge(HEAD)
 
     def passes(self, call: Callable[[], Report]) -> None:
-        """Run, and check every new commit against its parent."""
+        """Execute a run or a command, and check each new commit against its parent."""
         branch = self.scene.branch
         number, head = len(branch.commits), branch.heads.get(HEAD)
         memory = dict(branch.memory)

@@ -36,12 +36,12 @@ SHAPES = ("{}", "# words\n{}", "{}# more\n")
 
 @dataclass(frozen=True)
 class App:
-    """An Application: the folder of its values, and the contents of its state file."""
+    """An Application: the folder that contains its values, and the contents of its state file."""
 
     folder: str
     constraint: str = ""
-    hold: str = ""  # on all images
-    own: str = ""  # on the image
+    hold: str = ""  # on all images of the Application
+    own: str = ""  # on one image
     back: tuple[str, str] | None = None  # a rollback: to, from
 
 
@@ -59,7 +59,7 @@ class Model:
     pins: bool = False
 
     def files(self) -> dict[str, str]:
-        """Return the tree."""
+        """Return the files that the model describes."""
         found = {"ci.pub": "key\n", ".image-update/config": self._config()}
         for folder, (tag, digest) in self.values.items():
             text = KUSTOMIZATION.replace("1.0.0", tag)
@@ -128,7 +128,7 @@ class Person:
         return self._app(model, name, back=(self.random.choice(TAGS), was))
 
     def place(self, model: Model) -> Model:
-        """Return the model with an Application's folder moved."""
+        """Return the model after moving an Application's folder."""
         self.made += 1
         name = self.random.choice(sorted(model.apps))
         old, new = model.apps[name].folder, f"apps/new-{self.made}"
@@ -152,7 +152,7 @@ class Person:
         return replace(self._app(model, name, folder=new), values=values)
 
     def name(self, model: Model) -> Model:
-        """Rename an Application, with or without its memory."""
+        """Rename an Application, with or without renaming its memory."""
         self.made += 1
         name = self.random.choice(sorted(model.apps))
         app = model.apps[name]
@@ -179,7 +179,7 @@ class Person:
 
 
 def broken(old: Model, new: Model, report: Report) -> list[str]:
-    """Return the violations in a merged change that were not reported. Only the models are read."""
+    """Return the unreported violations in a merged change, as judged from the models alone."""
     words = warnings(report)
     found = []
     for name, app in new.apps.items():
@@ -206,7 +206,7 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
 
 
 def _broken_behind(old: Model, new: Model, name: str, words: str) -> list[str]:
-    """Return violations of the base's rules in a moved Application's old folder."""
+    """Return violations of the base's rules in the old folder of a moved Application."""
     before = old.apps[name]
     left = new.values.get(before.folder)
     if left in (None, old.values[before.folder], new.values[new.apps[name].folder]):

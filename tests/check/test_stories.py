@@ -164,7 +164,7 @@ def test_the_config_can_refuse_an_older_version(rule: str, code: int, verdict: s
     assert (report.exit, [one.verdict for one in report.decisions]) == (code, [verdict])
 
 
-def test_a_rolled_back_version_is_a_warning_or_refused_by_the_config() -> None:
+def test_a_rolled_back_version_causes_a_warning_unless_the_config_refuses_it() -> None:
     gone = state(memory='replaced: ["1.1.0"]')
     report = said(tagged("1.1.0"), base=tree(START, gone))
     assert (report.exit, told(report)) == (0, PASSES)
@@ -271,7 +271,7 @@ def test_a_rollback_to_a_tag_unknown_to_git_and_the_registry_is_refused() -> Non
     assert (report.exit, told(report)) == (5, [("web", "refuse", "not-in-registry")])
 
 
-def test_a_state_file_about_another_version_does_not_justify_a_rollback() -> None:
+def test_a_state_file_for_another_version_does_not_justify_a_rollback() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), state(HOLD))
     lie = state(HOLD, memory='rollback: {tag: "0.8.0", was: "1.1.0"}')
     assert told(said(tagged("1.0.0"), lie, base=base)) == HELD
@@ -307,7 +307,7 @@ def test_a_freeze_for_another_application_does_not_block() -> None:
     assert told(said(tagged("1.1.0"), base=tree(START, {CONFIG: text}))) == PASSES
 
 
-def test_a_renamed_application_is_frozen_by_either_name() -> None:
+def test_a_renamed_application_can_be_frozen_by_either_name() -> None:
     text = FREEZE[CONFIG].replace("reason: sale", "reason: sale, match: {applications: [a]}")
 
     def renamed(item: dict[str, Any]) -> None:
@@ -380,7 +380,7 @@ def test_an_image_for_other_platforms_is_refused() -> None:
     ("created", "verdict"),
     [("2026-11-22T11:00:00Z", "refuse"), ("2026-11-01T00:00:00Z", "update"), ("", "refuse")],
 )
-def test_a_version_must_have_the_minimum_age_of_the_config(created: str, verdict: str) -> None:
+def test_a_version_must_have_the_minimum_age_set_in_the_config(created: str, verdict: str) -> None:
     base = tree(START, config("minimumAge: 3d"))
     report = said(tagged("1.1.0"), base=base, judge=Judge(answer=Answer(created=created)))
     assert [one.verdict for one in report.decisions] == [verdict]
@@ -416,13 +416,13 @@ def test_an_unproved_image_is_refused_and_a_failed_lookup_is_an_error() -> None:
     assert said(tagged(f"1.1.0@{DIGEST}"), base=base, judge=down).exit == 75
 
 
-def test_a_tag_without_a_digest_cannot_be_proved() -> None:
+def test_a_tag_without_a_digest_cannot_be_proven() -> None:
     assert told(said(tagged("1.1.0"), base=tree(START, SIGNED))) == [
         ("web", "refuse", "pin-digest")
     ]
 
 
-def test_a_rollback_without_a_proof_is_a_warning() -> None:
+def test_a_rollback_without_a_proof_causes_a_warning() -> None:
     no = Verdict("refuse", "signature", "there is no signature")
     judge = Judge(prove=lambda ones: dict.fromkeys(ones, no), past=(START,))
     base = tree(manifest_file(), tagged("1.1.0"), SIGNED)
@@ -436,7 +436,7 @@ def test_a_rollback_without_a_proof_is_a_warning() -> None:
 PROMOTED = ("Promote web\n\nPromoted-From: argocd/b\n",)
 
 
-def test_the_source_named_by_a_promotion_must_have_the_version() -> None:
+def test_the_source_named_by_a_promotion_must_contain_the_version() -> None:
     base = tree(manifest_file(), manifest_file("b"), tagged("1.0.0"), tagged("1.1.0", "b"))
     report = said(tagged("1.1.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (report.exit, told(report), report.decisions[0].source) == (0, PASSES, "argocd/b")
@@ -465,7 +465,7 @@ def test_the_age_of_a_promoted_version_is_its_age_at_the_source() -> None:
         config("minimumAge: 3d"),
     )
     judge = Judge(messages=PROMOTED, answer=Answer(created="2020-01-01T00:00:00Z"))
-    report = said(tagged("1.1.0"), base=base, judge=judge)  # the in-memory branch was created now
+    report = said(tagged("1.1.0"), base=base, judge=judge)  # the in-memory branch is new
     assert told(report) == [("web", "refuse", "too-young")]
     assert judge.asked == []
 
@@ -477,7 +477,7 @@ def test_a_promotion_source_that_was_not_read_is_named_in_a_warning() -> None:
     assert "argocd/staging, but --applications does not" in warnings(report)
 
 
-# --- Applications that the change alters ---
+# --- Applications altered by the change ---
 
 
 def test_a_new_application_is_checked_against_its_own_annotations() -> None:
@@ -498,7 +498,7 @@ def test_a_constraint_tightened_by_the_change_applies() -> None:
     assert told(report) == [("web", "refuse", "constraint")]
 
 
-def test_dropped_platforms_are_reported() -> None:
+def test_removed_platforms_are_reported() -> None:
     base = tree(manifest_file(**{"web.platforms": "linux/arm64"}), tagged("1.0.0"))
     report = said(manifest_file(), tagged("1.1.0"), base=base)
     assert "linux/arm64" in warnings(report)
@@ -602,7 +602,7 @@ def values(text: str) -> dict[str, str]:
     return {"apps/a/values.yaml": text}
 
 
-def test_a_version_in_the_values_of_a_chart_is_checked() -> None:
+def test_a_version_in_chart_values_is_checked() -> None:
     base = tree(helm(), CHART, values("image:\n  tag: 1.0.0\n"))
     report = said(values("image:\n  tag: 1.1.0\n"), base=base)
     assert told(report) == PASSES
@@ -636,7 +636,7 @@ def test_replacing_kustomize_with_helm_is_compared_as_the_same_entry() -> None:
     assert (other.exit, told(other)) == (5, HELD)
 
 
-def test_a_tag_in_the_sources_of_the_application_is_checked_before_the_first_write() -> None:
+def test_a_tag_in_an_applications_sources_is_checked_before_the_first_write() -> None:
     def overriding(item: dict[str, Any]) -> None:
         del item["metadata"]["annotations"][f"{PREFIX}write-back-target"]
 
@@ -683,7 +683,7 @@ def test_each_container_in_a_manifest_is_checked() -> None:
     assert told(said(deployment("1.0.0", "1.1.0"), base=held)) == HELD
 
 
-def test_applications_of_other_repositories_or_branches_are_not_checked() -> None:
+def test_applications_in_other_repositories_or_branches_are_not_checked() -> None:
     def elsewhere(item: dict[str, Any]) -> None:
         item["spec"]["source"]["repoURL"] = "https://git.example/other.git"
 
@@ -705,7 +705,7 @@ def test_a_change_passes_with_a_warning_if_no_applications_were_read() -> None:
     assert "no Application with an image-list was found" in problem.message
 
 
-def test_a_change_passes_if_one_of_two_applications_with_the_entry_admits_it() -> None:
+def test_a_change_to_a_shared_entry_passes_if_one_of_two_applications_admits_it() -> None:
     shared = manifest_of(
         "b",
         lambda item: item["spec"]["source"].update(path="apps/a"),
@@ -716,7 +716,7 @@ def test_a_change_passes_if_one_of_two_applications_with_the_entry_admits_it() -
     assert sorted(one.overridden_by for one in report.decisions) == ["", "argocd/a (web)"]
 
 
-# --- old places of moved entries ---
+# --- old locations of moved entries ---
 
 STRICT = {"image_list": "web=ghcr.io/acme/web:~1.0"}
 ELSEWHERE = "apps/other/kustomization.yaml"
@@ -776,7 +776,7 @@ def test_a_moved_target_with_the_same_version_at_both_paths_is_checked_once() ->
 
 
 @pytest.mark.parametrize("ending", [".yaml", ".yml", ".json"])
-def test_a_misnamed_config_is_an_error_and_can_be_removed(ending: str) -> None:
+def test_a_config_with_the_wrong_name_is_an_error_and_can_be_removed(ending: str) -> None:
     wrong = {f"{CONFIG}{ending}": "version: 1\n"}
     report = said(wrong)
     assert report.exit == 3

@@ -1,4 +1,4 @@
-"""What `check` compares, from each CI system's variables, Actions' event files, and options."""
+"""The base and head of `check`, from CI variables, GitHub Actions event files, and options."""
 
 import json
 from collections.abc import Mapping
@@ -116,7 +116,7 @@ def test_a_pull_request_job_of_each_ci_system_determines_base_and_head(
 
 
 @pytest.mark.parametrize(("environ", "compared"), SYSTEMS.values(), ids=SYSTEMS)
-def test_options_win_over_the_variables_of_the_ci_system(
+def test_options_take_precedence_over_ci_variables(
     environ: Mapping[str, str], compared: Compared
 ) -> None:
     assert compared_of(CheckOptions(base="v1"), environ) == Compared("v1", "HEAD")
@@ -182,12 +182,12 @@ def actions(folder: Path, event: Any, **more: str) -> dict[str, str]:
     }
 
 
-# The relevant fields of GitHub's, Gitea's, and Forgejo's payloads.
+# The relevant fields in the payloads from GitHub, Gitea, and Forgejo.
 REQUEST = {"pull_request": {"base": {"ref": "main", "sha": BASE}, "head": {"sha": HEAD}}}
 GROUP = {"merge_group": {"base_sha": BASE, "base_ref": "refs/heads/main", "head_sha": HEAD}}
 
 
-def test_the_event_file_of_github_actions_names_base_and_head(tmp_path: Path) -> None:
+def test_the_github_actions_event_file_names_base_and_head(tmp_path: Path) -> None:
     # For pull_request_target, GITHUB_SHA is the base, not a merge commit, and is ignored.
     found = compared_of(CheckOptions(), actions(tmp_path, REQUEST, GITHUB_BASE_REF="main"))
     assert found == Compared("main", HEAD, branch="main", merge=MERGE)
@@ -213,7 +213,7 @@ def test_the_event_file_of_github_actions_names_base_and_head(tmp_path: Path) ->
     ],
     ids=json.dumps,
 )
-def test_an_event_without_a_pull_request_is_a_usage_error(tmp_path: Path, event: Any) -> None:
+def test_an_event_without_a_pull_request_causes_a_usage_error(tmp_path: Path, event: Any) -> None:
     with pytest.raises(UsageError, match=r"^--base is missing"):
         compared_of(CheckOptions(), actions(tmp_path, event))
     without = {"GITHUB_REPOSITORY": "acme/gitops", "GITHUB_BASE_REF": "main", "GITHUB_SHA": BASE}
@@ -228,10 +228,10 @@ def test_an_event_without_a_pull_request_is_a_usage_error(tmp_path: Path, event:
         CheckOptions(base="main", head="-x"),
         CheckOptions(base="ma\nin"),
         CheckOptions(base=":/fix"),
-        CheckOptions(base="main", repository="https://g/x"),  # --head is missing, too
+        CheckOptions(base="main", repository="https://g/x"),  # --head is also missing
     ],
 )
-def test_options_that_name_no_commit_are_usage_errors(given: CheckOptions) -> None:
+def test_options_that_name_no_commit_cause_usage_errors(given: CheckOptions) -> None:
     with pytest.raises(
         UsageError, match=r"is not a valid branch name or commit ID|--head is missing"
     ):

@@ -28,7 +28,7 @@ RECORDED = {path.stem: json.loads(path.read_text()) for path in sorted(DATA.glob
 CASES = [(form, one) for form, file in RECORDED.items() for one in file["cases"]]
 PUSHES = [(form, one) for form, one in CASES if one["images"]]
 OTHERS = [(form, one) for form, one in CASES if not one["images"]]
-NEXUS = "registry.example:5000"  # Nexus does not report it
+NEXUS = "registry.example:5000"  # events from Nexus do not name their registry
 DIGEST = f"sha256:{'a' * 64}"
 
 
@@ -83,7 +83,7 @@ def test_every_event_matches_exactly_one_format(case: tuple[str, dict[str, Any]]
         assert known == [case[0]]
 
 
-def test_events_of_all_registries_may_be_mixed() -> None:
+def test_events_from_different_registries_may_be_mixed() -> None:
     payloads = [one["payload"] for form, one in CASES if form != "nexus"]
     lines = "\n".join(map(json.dumps, payloads))
     flat = [each for one in payloads for each in (one if isinstance(one, list) else [one])]
@@ -105,7 +105,7 @@ LINE: dict[str, Any] = {
 }
 
 
-def test_an_event_line_from_our_pipeline_identifies_its_build() -> None:
+def test_an_event_line_from_our_own_pipeline_identifies_its_build() -> None:
     found = events_in(json.dumps(LINE))
     assert found is not None
     (event,) = found.pushes
@@ -131,7 +131,7 @@ def test_an_event_line_from_our_pipeline_identifies_its_build() -> None:
         ({"created": "yesterday"}, "its created.*not a time"),
     ],
 )
-def test_a_mistake_in_an_event_line_is_reported_with_its_number(
+def test_a_mistake_in_an_event_line_is_reported_with_the_line_number(
     change: dict[str, Any], part: str
 ) -> None:
     text = f"{json.dumps({'image': 'a/b:1'})}\n{json.dumps(LINE | change)}\n"
@@ -146,7 +146,7 @@ def test_trusted_event_lines_are_rejected_from_a_webhook(given: str) -> None:
 
 
 @pytest.mark.parametrize("how", [gzip.compress, lambda raw: raw.decode().encode("utf-16")])
-def test_compressed_or_non_utf_8_events_are_usage_errors(
+def test_compressed_or_non_utf_8_events_cause_usage_errors(
     how: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     path = tmp_path / "event"
@@ -163,7 +163,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     assert read_images_from([str(path)], "registry").events
 
 
-def test_the_error_for_an_unknown_event_format_names_the_keys_of_the_event(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_event_format_lists_the_keys_in_the_event(tmp_path: Path) -> None:
     path = tmp_path / "event"
     path.write_text(json.dumps({"kind": "push", "secret": "s3cret"}))
     for form in ("auto", "registry", "quay"):
@@ -173,7 +173,7 @@ def test_the_error_for_an_unknown_event_format_names_the_keys_of_the_event(tmp_p
         assert "s3cret" not in f"{raised.value}{raised.value.hint}"
 
 
-def test_an_unknown_event_among_others_is_an_error() -> None:
+def test_an_unknown_event_among_known_events_is_an_error() -> None:
     push = PUSHES[0][1]["payload"]
     with pytest.raises(Malformed, match="event 2: not a known event"):
         events_in(json.dumps([push, {"kind": "push"}]))
@@ -259,7 +259,7 @@ VALUES = st.recursive(
 
 
 def changed(value: Any, data: st.DataObject) -> Any:
-    """Return a copy of a document with some values replaced."""
+    """Return a copy of the document with some values replaced."""
     if data.draw(st.integers(0, 9)) == 0:
         return data.draw(VALUES)
     if isinstance(value, dict):
@@ -289,7 +289,7 @@ HOSTILE: list[Any] = [
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each container in a document with each of its keys or indexes."""
+    """Yield each container in a document, paired with each of its keys or indexes."""
     keys: Iterable[Any] = value if isinstance(value, dict) else ()
     if isinstance(value, list):
         keys = range(len(value))

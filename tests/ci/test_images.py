@@ -1,4 +1,4 @@
-"""The images in files written by builders, and what is reported about other files."""
+"""Images read from files written by image builders, and the errors for other files."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_digest_file_completes_the_image(tmp_path: Path) -> None:
     assert (image["tag"], image["digest"]) == ("1.1.0", DIGEST)
 
 
-def test_a_reference_without_a_tag_gets_the_tag_of_the_option(tmp_path: Path) -> None:
+def test_a_reference_without_a_tag_receives_the_tag_from_the_option(tmp_path: Path) -> None:
     path = tmp_path / "image"
     path.write_text(f"{runs.WEB}@{DIGEST}\n")
     image = plan(tmp_path, "--images-from", str(path), "--tag", "1.1.0")
@@ -66,7 +66,7 @@ def test_a_reference_without_a_tag_gets_the_tag_of_the_option(tmp_path: Path) ->
         (b"{}", "empty JSON"),
     ],
 )
-def test_an_unusable_file_is_a_usage_error(
+def test_an_unusable_file_causes_a_usage_error(
     tmp_path: Path, content: bytes | None, part: str
 ) -> None:
     path = tmp_path / "file"
@@ -77,14 +77,14 @@ def test_an_unusable_file_is_a_usage_error(
     assert "--images-from" in str(raised.value)
 
 
-def test_a_file_that_is_too_large_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_causes_a_usage_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * (LARGEST + 1))
     with pytest.raises(UsageError, match="larger"):
         read_images_from([str(path)])
 
 
-def test_a_folder_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_causes_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="directory"):
         read_images_from([str(tmp_path)])
 
@@ -315,7 +315,7 @@ def test_the_error_for_an_unknown_file_describes_its_content(name: str) -> None:
         '[{"type": "hunter", "value": "hunter2"}]',
     ],
 )
-def test_the_content_of_a_wrong_file_is_never_shown(text: str) -> None:
+def test_the_content_of_an_unsuitable_file_is_never_shown(text: str) -> None:
     with pytest.raises(Malformed) as raised:
         images_of_builder(text)
     assert "hunter2" not in raised.value.message + raised.value.hint
@@ -345,14 +345,14 @@ def test_the_content_of_a_wrong_file_is_never_shown(text: str) -> None:
         (["a b:"], "", [Built((f"c/d@{A}",))], ("a b:", f"c/d@{A}"), ""),
     ],
 )
-def test_references_and_digests_of_one_build_are_combined(
+def test_references_and_digests_from_one_build_are_combined(
     given: list[str], digest: str, files: list[Built], references: tuple[str, ...], expected: str
 ) -> None:
     assert with_built(given, digest, files) == (references, expected)
 
 
 @pytest.mark.parametrize("files", [[Built(digest=B)], [Built(digest=A), Built(digest=B)]])
-def test_two_digests_of_one_image_are_an_error(files: list[Built]) -> None:
+def test_two_digests_for_one_image_are_an_error(files: list[Built]) -> None:
     with pytest.raises(UsageError, match="two different digests"):
         with_built(["a/b:1"], A, files)
 

@@ -1,4 +1,4 @@
-"""What hosts get: results that each host can read, written files, and masked secrets."""
+"""What a run passes to its CI host: readable results, written files, and masked secrets."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def size(found: Any) -> int:
 
 
 def checked(of: Report) -> Any:
-    """Return the results after checking that every host can read them."""
+    """Return the results after checking that every CI host can read them."""
     found = results(of)
     assert tuple(found) == NAMES
     assert size(found) < LIMIT
@@ -141,7 +141,7 @@ def test_the_message_is_the_first_error_or_the_summary_of_the_run(of: Report, me
     assert checked(of)["message"] == message
 
 
-def test_gitlab_runners_expand_no_variables_in_results() -> None:
+def test_gitlab_runners_do_not_expand_variables_in_results() -> None:
     found = checked(problems(Problem(Trouble("x", "no $CI_JOB_TOKEN"))))
     assert "IMAGE_UPDATE_RESULT_MESSAGE=no $$CI_JOB_TOKEN\n" in dotenv(found)
 
@@ -167,7 +167,7 @@ def test_results_about_the_image_are_empty_without_an_image() -> None:
     assert checked(report(images=(IMAGE,)))["tag"] == "1.1.0"
 
 
-def test_a_rollback_is_reported_next_to_the_update() -> None:
+def test_a_rollback_is_reported_in_addition_to_the_update() -> None:
     both = report(
         decision(), commits=(commit(commit="a" * 40), commit(commit="b" * 40, rollback=True))
     )
@@ -177,7 +177,7 @@ def test_a_rollback_is_reported_next_to_the_update() -> None:
     assert checked(report(decision(), commits=(commit(),)))["rolled-back"] == "false"
 
 
-def test_the_report_is_written_to_report_json_in_a_folder(tmp_path: Path) -> None:
+def test_the_report_is_written_to_report_json_in_the_results_folder(tmp_path: Path) -> None:
     folder = tmp_path / "report"
     folder.mkdir()
     done = image_update("run", "--image", "web:1", "--applications", tmp_path, "--report", folder)
@@ -192,7 +192,7 @@ def test_the_report_of_a_failed_run_is_also_written_to_the_folder(tmp_path: Path
 
 
 @pytest.mark.parametrize("image", ["web:1", "web"], ids=["success", "failure"])
-def test_the_results_folder_may_be_given_through_the_path_of_a_result(
+def test_the_results_folder_can_be_derived_from_the_path_to_a_result(
     tmp_path: Path, image: str
 ) -> None:
     results = tmp_path / "steps" / "results"
@@ -231,7 +231,7 @@ def test_secrets_are_masked_before_any_other_output() -> None:
     assert "s3cret" not in done.stdout
 
 
-def test_no_masks_are_printed_outside_of_github() -> None:
+def test_no_mask_commands_are_printed_outside_of_github() -> None:
     done = image_update(
         "run", "--image", WEB, "--applications", "x", env={"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}
     )

@@ -1,4 +1,4 @@
-"""What the variables of CI systems say about a job: its source and run, its build, its pull request."""
+"""Job information from CI variables: the source, the run, the build, and the pull request."""
 
 import json
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ ACTIONS = {
         ({"GITHUB_SHA": "a1"}, "a1", "", ""),
     ],
 )  # fmt: skip
-def test_the_origin_is_read_from_the_variables_of_each_ci_system(
+def test_the_origin_is_read_from_each_ci_systems_variables(
     environ: dict[str, str], commit: str, repository: str, run: str
 ) -> None:
     assert origin_of(environ)[:3] == (commit, repository, run)
@@ -148,7 +148,7 @@ def test_each_ci_system_provides_a_sequence_number_and_its_counter(
         (GITHUB, {"source_commit": SHA[:8]}, replace(OF_GITHUB, commit=SHA[:8])),
         (GITHUB, {"source_repository": "git@github.com:acme/web.git"},
          replace(OF_GITHUB, repository="git@github.com:acme/web.git")),
-        # A job deploys another job's build: its number, commit, and repository are not the build's.
+        # A job deploys another job's build, so its own number, commit, and repository do not apply.
         (GITHUB, {"source_commit": OTHER}, Build(commit=OTHER)),
         (GITHUB, {"source_commit": OTHER, "sequence": "5"}, Build(5, commit=OTHER)),
         (GITHUB, {"source_repository": "https://github.com/acme/api"}, Build(repository="https://github.com/acme/api")),
@@ -167,7 +167,7 @@ def test_each_ci_system_provides_a_sequence_number_and_its_counter(
         (GITHUB, {"sequence": " ", "created": "\n", "source_commit": "", "source_repository": ""}, OF_GITHUB),
     ],
 )  # fmt: skip
-def test_options_win_over_variables_for_the_build(
+def test_options_take_precedence_over_variables_for_the_build(
     environ: dict[str, str], options: dict[str, str], expected: Build
 ) -> None:
     named: dict[str, Any] = {
@@ -181,14 +181,14 @@ def test_options_win_over_variables_for_the_build(
 @pytest.mark.parametrize(
     ("text", "number"), [("", None), ("0", 0), ("007", 7), (" 12\n", 12), ("9" * 20, 10**20 - 1)]
 )
-def test_parses_sequence_numbers(text: str, number: int | None) -> None:
+def test_sequence_numbers_are_parsed(text: str, number: int | None) -> None:
     assert sequence_of(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["-1", "+1", "1.5", "1e3", "x", "9" * 21, "1 2", "٣", "0x10", "1_000"]
 )
-def test_invalid_sequence_numbers_are_usage_errors(text: str) -> None:
+def test_invalid_sequence_numbers_cause_usage_errors(text: str) -> None:
     with pytest.raises(UsageError, match="--sequence: ") as caught:
         sequence_of(text)
     assert "up to 20 digits" in caught.value.hint
@@ -201,14 +201,14 @@ def test_invalid_sequence_numbers_are_usage_errors(text: str) -> None:
         ("2026-11-21T06:00:00Z", "2026-11-21T06:00:00Z"),
         ("2026-11-21t06:00:00z", "2026-11-21T06:00:00Z"),
         ("2026-11-21 06:00:00Z", "2026-11-21T06:00:00Z"),
-        ("2026-11-21 06:00:00 +0100", "2026-11-21T05:00:00Z"),  # as `git log --date=iso` prints it
+        ("2026-11-21 06:00:00 +0100", "2026-11-21T05:00:00Z"),  # as printed by `git log --date=iso`
         ("2026-11-21T06:00:00+01:00", "2026-11-21T05:00:00Z"),
         ("2026-01-01T00:30:00+05:30", "2025-12-31T19:00:00Z"),
         ("2026-11-21T06:00:00.5Z", "2026-11-21T06:00:00.500Z"),
         (
             "2026-11-21T06:00:00.123456789Z",
             "2026-11-21T06:00:00.123Z",
-        ),  # as Docker and BuildKit write it
+        ),  # as written by Docker and BuildKit
         ("2026-11-21T06:00:00.000Z", "2026-11-21T06:00:00Z"),
         ("2026-11-21T06:00:00", "2026-11-21T06:00:00Z"),
         ("2026-11-21T06:00Z", "2026-11-21T06:00:00Z"),
@@ -227,7 +227,7 @@ def test_invalid_sequence_numbers_are_usage_errors(text: str) -> None:
         ("1980-01-02T00:00:00Z", "1980-01-02T00:00:00Z"),
     ],
 )
-def test_normalizes_creation_times_to_utc(text: str, time: str) -> None:
+def test_creation_times_are_normalized_to_utc(text: str, time: str) -> None:
     assert created_of(text) == time
 
 
@@ -237,18 +237,18 @@ def test_normalizes_creation_times_to_utc(text: str, time: str) -> None:
      "20261121T060000Z", "2026-11-21T06:00:00+99:00", "9999-12-31T23:59:59-01:00", "2026-11-21T06:00:00Z; rm",
      "20261121", "202611210600", "20261121060000", "999999999999999"],
 )  # fmt: skip
-def test_invalid_creation_times_are_usage_errors(text: str) -> None:
+def test_invalid_creation_times_cause_usage_errors(text: str) -> None:
     with pytest.raises(UsageError, match="--created: ") as caught:
         created_of(text)
     assert "2026-11-21T06:00:00Z" in caught.value.hint
 
 
-def test_normalized_times_stay_unchanged() -> None:
+def test_normalizing_a_normalized_time_changes_nothing() -> None:
     for text in ("2026-11-21T06:00:00Z", "2026-11-21T06:00:00.120Z"):
         assert utc(utc(text)) == text
 
 
-def test_unix_times_beyond_the_calendar_are_rejected() -> None:
+def test_unix_times_beyond_the_calendar_range_are_rejected() -> None:
     with pytest.raises(Malformed):
         of_unix(10**12)
 
@@ -295,7 +295,7 @@ FOUND: list[tuple[Mapping[str, str], tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("environ", "expected"), FOUND)
-def test_finds_the_pull_request_in_the_variables_of_each_ci_system(
+def test_the_pull_request_is_found_in_each_ci_systems_variables(
     environ: Mapping[str, str], expected: tuple[str, str]
 ) -> None:
     assert request_event(environ) == expected
@@ -305,8 +305,8 @@ EVENTS: list[tuple[Any, str]] = [
     (
         {"pull_request": {"number": 12}},
         "12",
-    ),  # pull_request_target: the reference is the base branch
-    ({"issue": {"number": 12, "pull_request": {"url": "x"}}}, "12"),  # a comment on a request
+    ),  # pull_request_target: the ref is the base branch
+    ({"issue": {"number": 12, "pull_request": {"url": "x"}}}, "12"),  # a comment on a pull request
     ({"issue": {"number": 12}}, ""),  # a comment on an issue
     ({"pull_request": {"number": "../../1"}}, ""),
     ({"pull_request": {"number": -1}}, ""),
@@ -319,7 +319,7 @@ EVENTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("event", "number"), EVENTS)
-def test_finds_the_pull_request_in_the_event_file_of_github_actions(
+def test_the_pull_request_is_found_in_the_github_actions_event_file(
     tmp_path: Path, event: Any, number: str
 ) -> None:
     path = tmp_path / "event.json"
@@ -374,7 +374,7 @@ NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("environ", "said", "hint"), NOT_FOUND)
-def test_a_missing_pull_request_is_a_usage_error_with_a_hint(
+def test_a_missing_pull_request_causes_a_usage_error_with_a_hint(
     environ: Mapping[str, str], said: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as caught:

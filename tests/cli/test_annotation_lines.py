@@ -1,4 +1,4 @@
-"""The line of an annotation in its file."""
+"""The line number of an annotation in its file."""
 
 from pathlib import Path
 
@@ -43,9 +43,9 @@ def path(tmp_path: Path) -> str:
         (3, "p/web.allow-tags", "any", 7),
         (9, "p/image-list", "web=b", 12),
         (9, "p/image-list", "said elsewhere", 12),
-        (9, "p/web.allow-tags", "any", 9),  # in the other document
+        (9, "p/web.allow-tags", "any", 9),  # in the other YAML document
         (3, "p/image-list-more", "x", 3),
-        (9, "p/image", "x", 9),  # only the beginning of the key
+        (9, "p/image", "x", 9),  # only a prefix of a key
         (0, "p/nowhere", "x", 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""The variables of a call: the parameters of hosts, and names that look like our variables."""
+"""Variables passed to a command: CI host parameters, and names that resemble our variables."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from task.settings import SECRETS
 def adopted(
     command: str, environ: Mapping[str, str] = {}, **params: str
 ) -> tuple[dict[str, str], str]:
-    """Return the resulting option variables, and the error."""
+    """Return the resulting option variables, and the error message."""
     env = {
         **environ,
         **{f"IMAGE_UPDATE_PARAMETER_{name.upper()}": text for name, text in params.items()},
@@ -50,11 +50,11 @@ def adopted(
             "run",
             {"carry_parameters": "false"},
             {"IMAGE_UPDATE_CARRY_PARAMETERS": "false"},
-        ),  # the config may set it to true
+        ),  # the config may set the option to true
         ("run", {"deadline": "120", "wait": "false", "image": " \n"}, {}),
     ],
 )
-def test_each_parameter_of_the_command_sets_its_variable(
+def test_each_command_parameter_sets_its_variable(
     command: str, params: dict[str, str], expected: dict[str, str]
 ) -> None:
     assert adopted(command, {}, **params) == (expected, "")
@@ -84,7 +84,7 @@ def test_each_parameter_of_the_command_sets_its_variable(
         ("", {"names": "web"}, "the parameter `command` is missing; the commands are run, plan,"),
     ],
 )
-def test_a_parameter_of_another_command_is_rejected_by_name(
+def test_a_parameter_for_another_command_is_rejected_by_name(
     command: str, params: dict[str, str], message: str
 ) -> None:
     assert message in adopted(command, {}, **params)[1]
@@ -98,7 +98,7 @@ def test_another_command_in_the_same_job_uses_only_the_parameters_it_knows() -> 
 
 
 @pytest.mark.parametrize("command", CI_COMMANDS)
-def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
+def test_a_pipeline_variable_is_never_rejected(command: str) -> None:
     taken = {one.envvar for one in options_of(command)}
     others = {
         str(one.envvar): "x"
@@ -113,7 +113,7 @@ def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
     )
 
 
-def test_a_parameter_wins_over_the_pipeline_variable_unless_it_has_its_default() -> None:
+def test_a_non_default_parameter_takes_precedence_over_the_pipeline_variable() -> None:
     pipeline = {"IMAGE_UPDATE_DEADLINE": "300"}
     assert adopted("run", pipeline, deadline="60")[0] == {"IMAGE_UPDATE_DEADLINE": "60"}
     assert adopted("run", pipeline, deadline="120")[0] == pipeline
@@ -129,7 +129,7 @@ def test_no_command_rejects_default_values(command: str) -> None:
     st.sampled_from(CI_COMMANDS),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
 )
-def test_parameter_values_are_passed_on_unchanged(command: str, value: str) -> None:
+def test_parameter_values_are_passed_through_unchanged(command: str, value: str) -> None:
     env, mistake = adopted(command, rewrite_url=value)
     assert (env.get("IMAGE_UPDATE_REWRITE_URL", ""), mistake) == (
         value if value.strip() else "",
@@ -166,13 +166,13 @@ def test_every_option_of_a_command_has_a_unique_parameter_name() -> None:
         ),
     ],
 )
-def test_errors_use_the_parameter_names_of_the_host(
+def test_errors_use_the_hosts_parameter_names(
     command: str, params: dict[str, str], message: str
 ) -> None:
     env = {f"IMAGE_UPDATE_PARAMETER_{name}": text for name, text in params.items()}
     result = image_update(command, env=env)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
-    assert "or the variable" not in result.stderr  # a form has no variables
+    assert "or the variable" not in result.stderr  # a host with a form has no variables
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_the_options_parameter_accepts_options_that_name_files() -> None:
     assert adopt(env, "run", group.commands).words == ["--ssh-key-file=x", "--ca-file=y"]
 
 
-def test_options_of_a_step_win_over_the_variables_of_the_pipeline() -> None:
+def test_step_options_take_precedence_over_pipeline_variables() -> None:
     env = {
         "IMAGE_UPDATE_PARAMETER_IMAGE": "web:1",
         "IMAGE_UPDATE_PARAMETER_APPLICATIONS": "/nowhere",
@@ -267,7 +267,7 @@ def test_options_of_a_step_win_over_the_variables_of_the_pipeline() -> None:
     assert (refused.code, "options: unknown option --deadlin" in refused.stderr) == (2, True)
 
 
-def test_the_options_marker_is_not_an_option_of_the_command_line() -> None:
+def test_the_options_marker_is_not_a_command_line_option() -> None:
     result = image_update("run", "--options", "--deadline=60")
     assert (result.code, "unknown option --options" in result.stderr) == (2, True)
 
@@ -283,7 +283,7 @@ def test_the_options_marker_is_not_an_option_of_the_command_line() -> None:
         ("IMAGE_UPDATE_", ""),
     ],
 )
-def test_an_unknown_variable_is_a_warning_with_a_suggestion(name: str, near: str) -> None:
+def test_an_unknown_variable_causes_a_warning_with_a_suggestion(name: str, near: str) -> None:
     (problem,) = strange_variables({name: "s3cret", "PATH": "/bin"})
     assert problem.message == f"unknown variable {name}"
     assert (problem.severity, f"did you mean {near}?" == problem.hint) == ("warning", bool(near))
@@ -304,5 +304,5 @@ def test_known_variables_and_kubernetes_service_variables_cause_no_warning(name:
     assert strange_variables({name: "x"}) == ()
 
 
-def test_an_empty_variable_counts_as_unset() -> None:
+def test_an_empty_variable_is_treated_as_unset() -> None:
     assert strange_variables({"IMAGE_UPDATE_NONSENSE": " "}) == ()

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, mistakes, and the results for hosts if a run cannot start."""
+"""The command line as a whole: help, errors, and the results for CI hosts if a run cannot start."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ def test_help_names_every_option_with_its_variable(
     assert shown.startswith(f"Usage: image-update {command} ")
     whole = (
         re.sub(r"\s", "", shown) if columns == "40" else shown
-    )  # in this width, our longest names take two lines
+    )  # at this width, our longest option names wrap onto a second line
     for option in options_of(command):
         flag = option.opts[0] if option.opts[0].startswith("--") else option.metavar
         assert re.search(rf"^  (-\w, )?{re.escape(str(flag))}(\s|$)", shown, re.MULTILINE)
@@ -43,7 +43,7 @@ def test_help_names_every_option_with_its_variable(
 def test_help_all_shows_groups_defaults_and_negated_switches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever comes before it
+    assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever precedes `--help-all`
     shown = " ".join(capsys.readouterr().out.split())
     groups = [
         "Image:",
@@ -61,7 +61,7 @@ def test_help_all_shows_groups_defaults_and_negated_switches(
     assert "[env var: IMAGE_UPDATE_REFRESH; default: on]" in shown
 
 
-# Options that each --help shows, and options left to --help-all or to other commands.
+# Options that each --help shows, and options that only --help-all or other commands show.
 SHOWN = {
     "run": (
         "sequence on-failure argocd-server selector",
@@ -92,14 +92,14 @@ def test_help_shows_the_options_of_its_command(
     assert "IMAGE_UPDATE_" not in re.sub(
         r"IMAGE_UPDATE_(GIT|FORGE|REGISTRY)_(TOKEN|PASSWORD)", "", shown
     )
-    assert "--no-" not in shown  # all switches here are off
+    assert "--no-" not in shown  # all switches in this command are off by default
     assert "repositories" not in shown.partition("--output")[2].partition("--report")[0]
     hidden = len([one for one in options_of(command) if one.opts[0].startswith("--")]) - len(found)
     assert f"\n{hidden} more options: image-update {command} --help-all\n" in shown
 
 
 @pytest.mark.parametrize("command", ["hold", "release", "rollback"])
-def test_help_of_hold_and_rollback_offers_alias_instead_of_image(
+def test_the_help_for_hold_and_rollback_lists_alias_instead_of_image(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "--help"]) == 0
@@ -129,14 +129,14 @@ def test_help_describes_the_positional_argument(
     assert ("Holds:" in shown) == (command in ("hold", "lint"))
 
 
-def test_help_of_promote_does_not_mention_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_for_promote_does_not_mention_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["promote", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "--alias ALIAS Act only on the image with this alias" in shown
     assert "Holds:" not in shown
 
 
-def test_help_never_shows_values_of_variables(
+def test_help_never_shows_the_values_of_variables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option in all_options():
@@ -184,7 +184,7 @@ def test_the_help_command_equals_the_help_option(
     assert capsys.readouterr().out == shown
 
 
-def test_a_call_without_a_command_prints_help_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_help_is_printed_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -196,7 +196,7 @@ def test_the_version_option_prints_the_version(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == f"image-update {__version__}\n"
 
 
-def test_exit_codes_have_their_own_help_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_have_a_separate_help_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "exit-codes"]) == 0
     shown = capsys.readouterr().out
     assert shown == f"{TABLE}\n"
@@ -256,7 +256,7 @@ def test_short_options_match_kubectl(short: str, long: str) -> None:
         )),
     ],
 )  # fmt: skip
-def test_usage_errors_exit_2_and_print_a_fix(
+def test_usage_errors_exit_with_code_2_and_suggest_a_fix(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == 2
@@ -277,7 +277,7 @@ def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
     atomic = next(one for one in options_of("run") if one.name == "atomic")
     error = typer.BadParameter(
         "Input should be a valid boolean, unable to interpret input", param=atomic
-    )  # the wording of Typer 0.29
+    )  # as worded by Typer 0.29
     said = explained(error, "run", {}, {"IMAGE_UPDATE_ATOMIC": "maybe"})
     assert (said.message, said.hint) == (
         "--atomic: 'maybe' is not true or false",
@@ -287,7 +287,7 @@ def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "release", "rollback"])
 @pytest.mark.parametrize("mistake", [["--nonsense"], ["--deadline", "x"], ["--source"]])
-def test_results_are_written_for_the_host_despite_any_usage_error(
+def test_results_are_written_for_the_ci_host_even_after_a_usage_error(
     command: str, mistake: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = [
@@ -329,7 +329,7 @@ def test_a_misspelled_variable_is_reported_before_the_usage_error(
     assert second == "error: --reason is missing"
 
 
-def test_no_state_is_kept_between_two_calls(
+def test_no_state_is_kept_between_calls(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_DEADLINE", "x")
@@ -341,7 +341,7 @@ def test_no_state_is_kept_between_two_calls(
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError(5, "x"), BrokenPipeError(32, "x")])
-def test_a_defect_exits_1_with_a_traceback_and_results(
+def test_a_defect_exits_with_code_1_a_traceback_and_results(
     error: Exception,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -360,7 +360,7 @@ def test_a_defect_exits_1_with_a_traceback_and_results(
     assert "IMAGE_UPDATE_RESULT_STATUS=failed" in (tmp_path / "env").read_text()
 
 
-def test_too_many_open_files_is_a_temporary_failure(
+def test_too_many_open_files_cause_a_temporary_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def spent(*_: object) -> int:
@@ -383,7 +383,7 @@ def test_too_many_open_files_is_a_temporary_failure(
         ["--show-completion", "bash"],
     ],
 )
-def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
+def test_a_full_disk_causes_an_error_without_a_traceback(words: list[str]) -> None:
     environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     with open("/dev/full", "w") as full:
         files = (subprocess.PIPE, full.fileno(), subprocess.PIPE)
@@ -432,7 +432,7 @@ def test_help_works_without_utf_8(encoding: str) -> None:
     assert (done.code, done.stderr) == (0, "")
 
 
-def test_the_demo_prints_where_its_repository_is_kept(
+def test_the_demo_prints_the_location_of_its_repository(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["demo", "--keep"]) == 0

@@ -1,4 +1,4 @@
-"""The build that `--deployments` reports: from the options, else from the CI system's variables."""
+"""The build that `--deployments` reports: from the options, or else from CI variables."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ TAG = {"CI_COMMIT_REF_NAME": "v1", "CI_COMMIT_TAG": "v1"}
 ROWS: list[tuple[Mapping[str, str], str, str, DeployedSource]] = [
     (GITLAB, "", "", DeployedSource(PAGE, COMMIT, "main")),
     (GITLAB | TAG, "", "", DeployedSource(PAGE, COMMIT, "v1", is_tag=True)),
-    (GITLAB, OTHER, "", DeployedSource(PAGE, OTHER)),  # a different one from the job's
+    (GITLAB, OTHER, "", DeployedSource(PAGE, OTHER)),  # a different repository than the job's
     (ACTIONS, "", "", DeployedSource("https://github.com/acme/web", COMMIT)),
     ({}, OTHER, f"{PAGE}.git", DeployedSource(PAGE, OTHER)),
 ]
@@ -43,7 +43,7 @@ def test_the_deployed_source_comes_from_options_or_ci_variables(
     assert deployed(environ, commit, repository) == expected
 
 
-def test_the_wait_option_also_applies_to_deployments() -> None:
+def test_the_wait_option_also_affects_deployments() -> None:
     settings = Settings("run", deployments=True, rollout=RolloutOptions(wait=True))
     found = job_of(settings, (), GITLAB).deployed
     assert found is not None
@@ -54,7 +54,7 @@ def test_the_wait_option_also_applies_to_deployments() -> None:
     ("missing", "option"),
     [("CI_COMMIT_SHA", "--source-commit"), ("CI_PROJECT_URL", "--source-repository")],
 )
-def test_an_unknown_commit_or_repository_is_a_usage_error(missing: str, option: str) -> None:
+def test_an_unknown_commit_or_repository_causes_a_usage_error(missing: str, option: str) -> None:
     environ = {name: value for name, value in GITLAB.items() if name != missing}
     with pytest.raises(
         UsageError, match=r"--deployments: cannot tell which \w+ was built"
@@ -64,5 +64,5 @@ def test_an_unknown_commit_or_repository_is_a_usage_error(missing: str, option: 
     assert missing in caught.value.hint
 
 
-def test_a_plan_shows_no_deployment() -> None:
+def test_a_plan_reports_no_deployment() -> None:
     assert deployed({}, command="plan") is None

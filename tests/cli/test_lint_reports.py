@@ -1,4 +1,4 @@
-"""The machine-readable formats of lint's findings: JUnit, SARIF, and GitLab's Code Quality."""
+"""Machine-readable lint reports: JUnit, SARIF, and GitLab Code Quality."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def test_junit_reports_contain_only_known_elements(found: list[lint_views.Placed
 
 @EACH
 @pytest.mark.parametrize("form", lint_views.REPORTS)
-def test_no_report_contains_a_login(found: list[lint_views.Placed], form: str) -> None:
+def test_no_report_contains_credentials(found: list[lint_views.Placed], form: str) -> None:
     assert "s3cret" not in lint_views.REPORTS[form](found)
 
 

@@ -1,4 +1,4 @@
-"""Options that pipelines rely on: their commands, and how flags, variables, and defaults work."""
+"""The options that pipelines rely on: their commands, flags, variables, and defaults."""
 
 import re
 import shlex
@@ -67,8 +67,8 @@ def test_examples_in_the_help_are_valid_and_their_page_exists(command: str, abou
     ]
 
 
-def test_every_command_named_by_an_option_has_the_option() -> None:
-    """`--help` shows a rare option only for the commands that it names, and they must have it."""
+def test_every_command_named_by_an_option_accepts_the_option() -> None:
+    """`--help` shows a rare option only for the commands that it names, so these must accept it."""
     common = {
         variable_of(field.name): one.common
         for field, _, one in every_option()
@@ -100,13 +100,13 @@ def test_every_declared_option_belongs_to_a_command() -> None:
 
 
 def test_settings_and_options_have_the_same_defaults() -> None:
-    """A setting without an option in a command has the same value as if no option were given."""
+    """If a command lacks the option, its setting has the value of an option that is not given."""
     for command in ("run", "plan", "scan", "lint"):
         assert read(command) == Settings(command)
 
 
 def with_value(one: TyperParam) -> tuple[str, Any]:
-    """Return a text that is not the default, and the value that is read from it."""
+    """Return a non-default text for the option, and the value that the text is parsed to."""
     name = name_of(one)
     if isinstance(one.default, bool):
         return str(not one.default).lower(), not one.default
@@ -165,7 +165,7 @@ def test_every_option_can_be_set_by_flag_or_variable(one: TyperParam) -> None:
 
 
 @pytest.mark.parametrize("blank", ["", " ", " \n"])
-def test_blank_values_count_as_not_given(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blank_values_are_treated_as_not_given(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = options_of("run")
     with_texts = [one for one in options if not isinstance(one.default, bool)]
     assert read("run", *(word for one in with_texts for word in (one.opts[0], blank))) == Settings(
@@ -178,7 +178,9 @@ def test_blank_values_count_as_not_given(blank: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
-def test_a_flag_wins_over_its_variable(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_takes_precedence_over_its_variable(
+    one: TyperParam, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, expected = with_value(one)
     monkeypatch.setenv(
         str(one.envvar),
@@ -212,7 +214,7 @@ def test_variables_are_split_into_lists_and_switches(monkeypatch: pytest.MonkeyP
     assert (found.commit.atomic, found.rollout.refresh) == (True, False)
 
 
-def test_a_value_on_the_command_line_is_not_split_at_spaces() -> None:
+def test_a_command_line_value_is_not_split_at_spaces() -> None:
     found = read(
         "run",
         "--images-from",
@@ -331,7 +333,7 @@ API = ("--commit-through", "github")
         ),
     ],
 )
-def test_invalid_values_are_usage_errors(words: list[str], message: str) -> None:
+def test_invalid_values_cause_usage_errors(words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         read("run", *words)
     assert caught.value.hint
@@ -350,7 +352,7 @@ def test_several_aliases_may_be_given_in_one_value() -> None:
 
 
 @pytest.mark.parametrize("command", ["hold", "release", "rollback", "promote"])
-def test_the_old_name_of_the_alias_option_reads_no_variable(
+def test_the_old_name_of_the_alias_option_has_no_variable(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """IMAGE_UPDATE_IMAGE may be set for a whole pipeline."""

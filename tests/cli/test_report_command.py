@@ -1,4 +1,4 @@
-"""`report`: from the JSON of a real run to a page, rendered by a real browser."""
+"""`report`: an HTML page from the JSON report of a real run, rendered by a real browser."""
 
 import json
 import re
@@ -27,7 +27,7 @@ EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the report of a plan with every kind of decision that files alone can cause."""
+    """Return a plan's report with every kind of decision that files alone can cause."""
     folder = tmp_path_factory.mktemp("run")
     repo = repository(folder, "shop", "worker", "legacy", "same")
     constraint = "web=ghcr.io/acme/web:~1.0.0"
@@ -56,7 +56,7 @@ def test_the_page_shows_the_duration_of_the_run(planned: Path) -> None:
 
 
 class Page(HTMLParser):
-    """A page as a browser would parse it."""
+    """An HTML page, parsed as a browser would parse it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -199,14 +199,14 @@ def test_invalid_reports_are_rejected(tmp_path: Path, text: str, told: str) -> N
     ],
 )
 @pytest.mark.parametrize("view", [page, lambda report: table(report, Console(width=120))])
-def test_an_incomplete_report_is_not_reported_as_a_defect(
+def test_an_incomplete_report_does_not_count_as_a_defect(
     planned: Path, member: str, value: object, view: Callable[[Mapping[str, Any]], str]
 ) -> None:
     with pytest.raises(Malformed, match="this report is incomplete"):
         shown(changed(planned, **{member: value}), view)
 
 
-def test_unknown_fields_of_a_later_version_are_accepted(planned: Path) -> None:
+def test_unknown_fields_from_a_later_version_are_accepted(planned: Path) -> None:
     assert report_of(json.dumps(changed(planned, more=1)))["more"] == 1
 
 
@@ -225,8 +225,8 @@ def test_an_unusable_path_is_an_error(planned: Path, args: str, told: str) -> No
     assert done.stderr.startswith("error: ")
 
 
-SMALLER = 2  # the page keeps its width but has fewer pixels, as each one takes time here
-BROWSER = 200  # rows that a browser may reserve for itself when it is faster than it should be
+SMALLER = 2  # renders the same page width with fewer pixels, because each pixel takes time here
+BROWSER = 200  # bottom rows that a browser may reserve for itself if it renders too early
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_a_browser_renders_the_page_in_light_and_dark_mode(
     ground = colours.most_common(1)[0][0]
     assert (sum(ground) > 600) is (scheme == "light")
     assert colours[ground] < 0.97 * width * height  # the page is not empty
-    # The verdicts have their colors, and nothing overflows the page: the right edge is empty.
+    # The verdicts are colored, and nothing overflows the page: its right edge is empty.
     reds = sum(
         number
         for (red, green, blue), number in colours.items()
@@ -261,7 +261,7 @@ def test_a_browser_renders_the_page_in_light_and_dark_mode(
 
 
 def look(path: Path, picture: Path, width: int, height: int, scheme: str) -> None:
-    """Render the page in a real browser. The lowest `BROWSER` rows may be empty."""
+    """Render the page in a real browser. The bottom `BROWSER` rows may be empty."""
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     subprocess.run(
         [*needs("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *dark,
@@ -298,7 +298,7 @@ def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
-    """Return the bytes of one line without its PNG filter."""
+    """Return the bytes of one pixel row with the PNG filter undone."""
     if not kind:
         return line
     done = bytearray(line)
@@ -311,7 +311,7 @@ def unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
     return bytes(done)
 
 
-def test_the_page_contains_every_reason_in_the_report(planned: Path) -> None:
+def test_the_page_contains_every_reason_from_the_report(planned: Path) -> None:
     words = Page(page(changed(planned))).words
     found = changed(planned)
     assert all(

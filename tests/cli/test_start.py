@@ -1,4 +1,4 @@
-"""What a command imports before it begins, which every pod pays for."""
+"""The modules that a command imports at startup, because every pod pays for that time."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_version_and_help_import_no_client(option: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "lint"])
-def test_the_help_of_a_command_imports_no_http_client(command: str) -> None:
+def test_a_commands_help_imports_no_http_client(command: str) -> None:
     assert imported(command, "--help") & NETWORK == set()
 
 

@@ -1,4 +1,4 @@
-"""The log lines if many Applications have the same problem, such as a registry that is down."""
+"""Log lines for a problem that affects many Applications, such as a registry that is down."""
 
 from task.cli.update import told_together
 from task.errors import Trouble
@@ -15,7 +15,7 @@ def down(number: int) -> Problem:
 OTHER = Problem(Trouble("target", "no such file", "correct the path"), application="argocd/b")
 
 
-def test_up_to_five_applications_get_their_own_lines_in_report_order() -> None:
+def test_up_to_five_applications_have_separate_lines_in_report_order() -> None:
     problems = [down(0), OTHER, *(down(number) for number in range(1, 5))]
     assert list(told_together(problems)) == [(one.application, one) for one in problems]
 
@@ -26,7 +26,7 @@ def test_more_than_five_applications_share_one_line() -> None:
     assert rest == [("argocd/b", OTHER)]
 
 
-def test_a_problem_without_an_application_has_no_name() -> None:
+def test_a_problem_without_an_application_is_logged_without_a_name() -> None:
     assert list(told_together([Problem(Trouble("untracked", "x"))])) == [
         ("", Problem(Trouble("untracked", "x")))
     ]

@@ -1,4 +1,4 @@
-"""Typical mistakes on the command line, and the one line that says how to fix each."""
+"""Typical command-line mistakes, and the one-line hint for each."""
 
 import shlex
 
@@ -8,7 +8,7 @@ from task import DOCS
 from task.cli.app import main
 from task.git.errors import failure
 
-# The variables and the command line; what is wrong; what to do.
+# Environment variables and command line, problem, remedy.
 MISTAKES = """
 run
     no image is set: --image is missing or empty
@@ -155,7 +155,7 @@ def test_each_typical_mistake_gets_the_right_hint(
         monkeypatch.setenv(*words.pop(0).split("=", 1))
     assert main(words) == 2
     shown = capsys.readouterr()
-    assert shown.err == f"error: {wrong}\n  fix: {fix}\n"  # printed only once
+    assert shown.err == f"error: {wrong}\n  fix: {fix}\n"  # the hint is printed only once
     assert "s3cret" not in shown.out + shown.err
 
 
@@ -176,4 +176,6 @@ def test_git_errors_that_name_a_server_get_a_hint(
 ) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
     assert error.hint == hint
-    assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # and the repository
+    assert str(error).startswith(
+        "https://git.b.example/acme/deploy@main: "
+    )  # also names the repository

@@ -1,4 +1,4 @@
-"""`image-update wait`: takes names and a revision, prints a line per Application, and exits."""
+"""`image-update wait`: arguments, one line of output per Application, and exit codes."""
 
 import json
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def waited(
     )
 
 
-def test_a_successful_wait_exits_0_and_prints_one_line(
+def test_a_successful_wait_exits_with_code_0_and_prints_one_line(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -63,7 +63,7 @@ def test_a_successful_wait_exits_0_and_prints_one_line(
     assert out.startswith("argocd/web: synced-and-healthy after 0 s: synced and healthy")
 
 
-def test_a_paused_rollout_exits_0_with_a_warning(
+def test_a_paused_rollout_exits_with_code_0_and_a_warning(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, at(APP, "Synced", "Suspended", compared=13, operation=operated()))
@@ -83,7 +83,7 @@ def test_a_failed_rollout_exits_6_with_the_cause(
     assert "argocd/web: failed" in capsys.readouterr().out
 
 
-def test_a_timeout_exits_6_and_names_the_application(argo_cd: ArgoCDServer) -> None:
+def test_a_timeout_exits_with_code_6_and_names_the_application(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE)
     with pytest.raises(
         RolloutError,
@@ -92,7 +92,7 @@ def test_a_timeout_exits_6_and_names_the_application(argo_cd: ArgoCDServer) -> N
         waited(argo_cd, limit=0.1)
 
 
-def test_an_unreachable_server_is_not_a_rollout_error(argo_cd: ArgoCDServer) -> None:
+def test_an_unreachable_server_is_not_reported_as_a_rollout_error(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE)
     argo_cd.faults += [Fault(503)] * 100
     with pytest.raises(SourceDownError) as caught:
@@ -100,7 +100,7 @@ def test_an_unreachable_server_is_not_a_rollout_error(argo_cd: ArgoCDServer) -> 
     assert caught.value.exit == Exit.TEMPORARY
 
 
-def test_a_hidden_application_is_an_access_error(
+def test_a_hidden_application_causes_an_access_error(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -115,7 +115,7 @@ def test_an_abbreviated_revision_is_accepted(argo_cd: ArgoCDServer) -> None:
     assert waited(argo_cd, revision=f" {NEW[:8].upper()}\n") == Exit.OK
 
 
-def test_revisions_of_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> None:
+def test_revisions_in_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE, GOOD)
     assert waited(argo_cd, repository=REPO.removesuffix(".git")) == Exit.OK
     argo_cd.add(BEFORE, GOOD)
@@ -123,7 +123,7 @@ def test_revisions_of_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> 
         waited(argo_cd, repository="https://git.example.com/acme/other", limit=0.1)
 
 
-def test_an_application_named_twice_is_watched_once(
+def test_an_application_named_twice_is_watched_only_once(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -132,7 +132,7 @@ def test_an_application_named_twice_is_watched_once(
 
 
 def elsewhere(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same Application in another team's namespace."""
+    """Return an Application with the same name in another team's namespace."""
     return {**item, "metadata": {**item["metadata"], "namespace": "team"}}
 
 
@@ -157,7 +157,7 @@ def test_an_ambiguous_name_is_a_usage_error(
         waited(argo_cd, "*/gone")
 
 
-def test_without_list_access_a_bare_name_means_the_argo_cd_namespace(
+def test_without_list_permission_a_bare_name_refers_to_the_argo_cd_namespace(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = Fault(403, json.dumps({"code": 7, "message": "permission denied"}))
@@ -181,7 +181,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("names", "revision", "message"), WRONG)
-def test_invalid_names_and_revisions_are_usage_errors(
+def test_invalid_names_and_revisions_cause_usage_errors(
     names: tuple[str, ...], revision: str, message: str
 ) -> None:
     def api() -> ArgoCDApi:

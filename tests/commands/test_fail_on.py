@@ -1,4 +1,4 @@
-"""The rows that `status --fail-on` reports, and since when."""
+"""The rows that `status --fail-on` reports, and how long each condition has existed."""
 
 from dataclasses import replace
 from typing import Any

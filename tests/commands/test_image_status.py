@@ -1,4 +1,4 @@
-"""An image's `status`: rows for a branch in memory, and builds from a file's versions."""
+"""An image's `status`: rows for an in-memory branch, and builds found in a file's history."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,9 +46,9 @@ def said(
             5,
             False,
             ["2b", "1c"],
-        ),  # the oldest version with the value wrote it
+        ),  # the oldest version that contains the value wrote it
         (["2", "1", "2"], "abc", 5, False, ["2a", "1b", "2c"]),
-        (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # a broken version is ignored
+        (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # an unreadable version is ignored
         (["2", "", "2"], "abc", 5, False, ["2a", "2c"]),  # the value was missing for a while
         (["", ""], "ab", 5, False, []),
         (["3", "2", "1"], "abc", 2, False, ["3a", "2b"]),
@@ -59,20 +59,20 @@ def said(
             5,
             False,
             ["2a"],
-        ),  # builds from before the history that was read do not have a commit
-        (["2", "1"], "ab", 5, True, ["2a"]),  # there are more versions, so 1 may be older than b
+        ),  # builds from before the part of the history that was read have no commit
+        (["2", "1"], "ab", 5, True, ["2a"]),  # more versions exist, so 1 may be older than b
         (["2", "2"], "ab", 5, True, []),
         (["3", "2", "1"], "abc", 2, True, ["3a", "2b"]),
     ],
 )
-def test_the_latest_builds_are_found_in_the_history(
+def test_the_latest_builds_are_found_in_the_file_history(
     tags: Sequence[str | None], commits: str, most: int, cut: bool, found: list[str]
 ) -> None:
     builds = past_builds(said(*tags, commits=commits), most, cut=cut)
     assert [f"{one.tag}{one.commit}" for one in builds] == found
 
 
-def test_a_build_names_its_pipeline_run_without_a_login() -> None:
+def test_a_build_names_its_pipeline_run_without_credentials() -> None:
     message = "Update\n\nImage: a\nPipeline-Run: https://user:secret@ci.example/7\n"
     ((version, reading),) = said("1")
     (build,) = past_builds([(replace(version, message=message), reading)], 5)
@@ -100,7 +100,7 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
         (
             row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver"),
             "ok",
-        ),  # newer tags were deleted from the registry
+        ),  # the registry no longer contains the newer tags
         (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git does not pin a digest
         (
             row(
@@ -120,11 +120,11 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
         (row(hold=Hold("x"), newest=IMAGE), "held"),
     ],
 )
-def test_each_image_is_summarized_in_one_word(one: ImageStatus, word: str) -> None:
+def test_each_images_state_is_summarized_in_one_word(one: ImageStatus, word: str) -> None:
     assert state(one) == word
 
 
-def test_the_rules_of_an_image_are_described_in_words() -> None:
+def test_an_images_rules_are_described_in_words() -> None:
     (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
     policy = Policy(
         "semver", ("~1", "<1.5"), "^v", ("*-rc*", "nightly"), ("linux/amd64",), pin_digest=True
@@ -149,7 +149,7 @@ def test_the_rules_of_an_image_are_described_in_words() -> None:
 
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:
-    """Return the status of the Application `a` on a branch in memory."""
+    """Return the status of the Application `a` on an in-memory branch."""
     world = fake_world(
         applications=lambda: [Found(app or story("semver").app, "applications.json:1")], locate=lambda _origin: None,  # type: ignore[arg-type]
         repository=lambda _url, _subscription: branch, now=lambda: 0.0, sleep=lambda _seconds: None,

@@ -1,4 +1,4 @@
-"""`promote`: which source is paired with which target, the targets' own rules, and repeated promotions."""
+"""`promote`: how sources and targets are paired, the targets' rules, and repeated promotions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ DB = "ghcr.io/acme/db"
 
 
 def of_stage(key: str, **annotations: str) -> dict[str, Any]:
-    """Return an Application by its `namespace/name`. Its folder has both names."""
+    """Return the Application `namespace/name`. Its folder contains both names."""
     namespace, _, name = key.partition("/")
     made = application(name, URL, **{"update_strategy": "newest-build", **annotations})
     made["metadata"] |= {"namespace": namespace, "labels": {"stage": namespace}}
@@ -53,7 +53,7 @@ def path(key: str) -> str:
 
 
 class Stages(Story):
-    """Applications in several stages on one branch."""
+    """Applications for several stages on one branch."""
 
     def __init__(self, *apps: dict[str, Any]) -> None:
         keys = [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in apps]
@@ -97,7 +97,7 @@ def errors(report: Report) -> list[str]:
     return [one.message for one in report.problems if one.severity == "error"]
 
 
-def test_a_promotion_writes_the_version_of_the_source_to_the_target() -> None:
+def test_a_promotion_writes_the_sources_version_to_the_target() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     report = scene.promote("staging/web", "production/web")
@@ -105,7 +105,7 @@ def test_a_promotion_writes_the_version_of_the_source_to_the_target() -> None:
     assert sources(report) == {"production/web": "staging/web"}
     assert [image.reference for image in report.images] == [f"{WEB}:b7"]
     assert scene.says("production/web") == "b7"
-    # The build's identity was promoted too, so an older build that finishes later is older there as well.
+    # The build identity was promoted, too, so the target recognizes a late build as older.
     assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
@@ -119,7 +119,7 @@ def test_repeating_a_promotion_changes_nothing() -> None:
 
 
 def four() -> Stages:
-    """Return two Applications with two stages each."""
+    """Return two Applications in two stages each."""
     return Stages(
         *(
             of_stage(f"{stage}/{name}")
@@ -146,7 +146,7 @@ def four() -> Stages:
             "staging/web",
             "web",
             {"production/web": "staging/web"},
-        ),  # by name only, and never to itself
+        ),  # paired by name only, and never with itself
         (
             "staging/web staging/api",
             "*/{name}",
@@ -172,7 +172,7 @@ def test_name_patterns_select_sources_and_targets(
         assert scene.says(key) == {"staging/web": "b7", "staging/api": "b8"}[source]
 
 
-def test_the_target_may_be_named_by_the_project_of_the_source() -> None:
+def test_the_target_name_may_contain_the_sources_project() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/of-web"))
     scene.build("staging/web", "b7")
     assert sources(scene.promote("staging/web", "production/{project}")) == {
@@ -189,14 +189,14 @@ def test_label_selectors_select_sources_and_targets() -> None:
     assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
 
 
-def test_wildcards_in_the_name_of_a_source_are_not_expanded() -> None:
+def test_wildcards_in_a_source_name_are_not_expanded() -> None:
     scene = Stages(of_stage("staging/w*"), of_stage("production/web"))
     scene.build("staging/w*", "b7")
     assert rules(scene.promote("staging/*", "production/{name}")) == {}
 
 
 @pytest.mark.parametrize("given_to", ["production/web", "production/*"])
-def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
+def test_two_versions_for_one_target_cause_a_usage_error(given_to: str) -> None:
     scene = four()
     scene.build("staging/web", "b7")
     scene.build("staging/api", "b8")
@@ -211,7 +211,7 @@ def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
 def test_two_sources_with_the_same_version_count_as_one() -> None:
     scene = four()
     scene.build("staging/web", "b7")
-    scene.build("staging/api", "b7", 7)  # the source with a known build has more details
+    scene.build("staging/api", "b7", 7)  # the source with a known build provides more details
     assert sources(scene.promote("staging/*", "production/web")) == {
         "production/web": "staging/api"
     }
@@ -292,7 +292,7 @@ def test_an_unreadable_source_file_is_an_error() -> None:
         ({"web.ignore_tags": "1.*"}, "ignore-tags"),
     ],
 )
-def test_the_rules_of_the_target_decide(annotations: dict[str, str], rule: str) -> None:
+def test_the_targets_rules_decide(annotations: dict[str, str], rule: str) -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", **annotations))
     scene.build("staging/web", "1.1.0")
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
@@ -308,10 +308,10 @@ def test_a_hold_defers_a_promotion_and_its_release_applies_it() -> None:
     scene.build("staging/web", "b6", 6)
     scene.by_hand("production/web", Intent("release"))
     assert scene.says("production/web") == "b7"
-    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build was promoted too
+    assert scene.build("production/web", "b6", 6).rule == "superseded"  # promoted, too
 
 
-def test_after_a_rollback_of_the_source_its_version_in_git_is_promoted() -> None:
+def test_after_a_rollback_the_sources_version_in_git_is_promoted() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b7", 7), ("b8", 8)):
         scene.build("staging/web", tag, number)
@@ -356,7 +356,7 @@ def test_a_rolled_back_source_does_not_downgrade_the_target(
 
 
 def test_a_build_that_arrives_after_a_rollback_is_promoted() -> None:
-    """Builds without a number: the last one is the newest."""
+    """For builds without a number, the last to arrive is the newest."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
@@ -371,7 +371,7 @@ def test_a_build_that_arrives_after_a_rollback_is_promoted() -> None:
 def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
     strategy: str, rolled_back: bool
 ) -> None:
-    """As with an event, the later build is newer, although an earlier build has a number."""
+    """As for an event, the later build is newer, even though an earlier build has a number."""
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
     scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
@@ -392,7 +392,7 @@ def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
 
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bool) -> None:
-    """Also after the release that ends the rollback, and after manual edits of the file."""
+    """This also holds after the release that ends the rollback, and after manual file edits."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b6", 6), ("b7", 7)):
         scene.build("staging/web", tag, number)
@@ -408,7 +408,7 @@ def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bo
 
 
 def test_a_build_deferred_in_the_target_does_not_count_as_promoted() -> None:
-    """The source was rolled back, and a build is waiting in a target whose hold has ended."""
+    """The source was rolled back, and a build is waiting at a target whose hold has ended."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
@@ -437,7 +437,7 @@ def test_allow_downgrade_promotes_a_version_that_the_target_replaced() -> None:
 DIGEST = f"sha256:{'a' * 64}"
 
 
-def test_a_digest_in_the_file_of_the_source_is_always_promoted() -> None:
+def test_a_digest_in_the_sources_file_is_always_promoted() -> None:
     scene = Stages(of_stage("staging/web", pin_digest="true"), of_stage("production/web"))
     scene.build("staging/web", f"b7@{DIGEST}", 7)
     for rule in ("admitted", "same"):
@@ -457,14 +457,14 @@ def test_the_digest_of_the_original_event_is_kept(pinned: bool) -> None:
     assert DIGEST not in scene.branch.files[path("staging/web")]
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
     assert (f"digest: {DIGEST}" in scene.branch.files[path("production/web")]) == pinned
-    if not pinned:  # it is remembered, so it can still be promoted to the next stage
+    if not pinned:  # the digest is remembered, so it can still be promoted to the next stage
         assert rules(scene.promote("production/web", "production/pinned")) == {
             "production/pinned": "admitted"
         }
         assert f"digest: {DIGEST}" in scene.branch.files[path("production/pinned")]
 
 
-def test_the_hint_about_an_unknown_digest_names_only_options_of_promote() -> None:
+def test_the_hint_about_an_unknown_digest_names_only_promote_options() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
     (decision,) = scene.promote(
@@ -474,7 +474,7 @@ def test_the_hint_about_an_unknown_digest_names_only_options_of_promote() -> Non
     assert "--image-digest" not in decision.hint
 
 
-def test_a_digest_that_only_the_state_file_has_is_promoted() -> None:
+def test_a_digest_found_only_in_the_state_file_is_promoted() -> None:
     digest = f"sha256:{'a' * 64}"
     pinned = {"image_list": f"web={WEB}:live", "update_strategy": "digest"}
     scene = Stages(of_stage("staging/web", **pinned), of_stage("production/web", **pinned))
@@ -502,7 +502,7 @@ def test_a_different_image_with_the_same_alias_is_promoted_only_if_named() -> No
     )
 
 
-def test_a_single_image_of_several_may_be_promoted() -> None:
+def test_a_single_one_of_several_images_can_be_promoted() -> None:
     both = {"image_list": f"web={WEB},db={DB}"}
     scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
     two = KUSTOMIZATION + f"- name: {DB}\n  newTag: 1.0.0\n"
@@ -516,7 +516,7 @@ def test_a_single_image_of_several_may_be_promoted() -> None:
     assert (unknown.exit, errors(unknown)) == (3, ["--alias cache: not found in any source"])
 
 
-def test_a_broken_entry_of_a_target_is_an_error() -> None:
+def test_a_broken_entry_in_a_target_is_an_error() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", update_strategy="newest"))
     scene.build("staging/web", "b7")
     report = scene.promote("staging/web", "production/web")
@@ -580,7 +580,7 @@ OLD, NEW = "a" * 40, "b" * 40
 
 
 def with_commits(repository: str) -> Stages:
-    """Production has a build of an old commit, staging has one of a new commit. Neither has a number."""
+    """Production has a build of an old commit, and staging of a new one. Neither has a number."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
         terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
@@ -592,11 +592,11 @@ def with_commits(repository: str) -> Stages:
     ("written", "named", "rule"),
     [
         (OURS, "ssh://git@git.example/acme/web.git", "superseded"),
-        (OURS, "", "admitted"),  # only the state file has it, so arrival decides
+        (OURS, "", "admitted"),  # only in the state file, so arrival order decides
         ("https://evil.example/steal", OURS, "admitted"),
     ],
 )
-def test_commits_are_compared_only_in_the_repository_named_by_the_user(
+def test_commits_are_compared_only_in_the_repository_that_the_user_names(
     written: str, named: str, rule: str
 ) -> None:
     scene = with_commits(written)
@@ -613,7 +613,7 @@ def test_commits_are_compared_only_in_the_repository_named_by_the_user(
     assert asked == ([named] if rule == "superseded" else [])
 
 
-def test_the_commit_names_the_source_commit_of_the_promoted_build() -> None:
+def test_the_commit_message_names_the_promoted_builds_source_commit() -> None:
     scene = with_commits(OURS)
     commit = NEW
     messages: list[str] = []
@@ -652,7 +652,7 @@ def test_the_commit_names_the_source_commit_of_the_promoted_build() -> None:
         (Promotion(target_selector="a in b"), "--to-selector: cannot parse 'a in b'"),
     ],
 )
-def test_invalid_promotion_arguments_are_usage_errors(promotion: Promotion, message: str) -> None:
+def test_invalid_promotion_arguments_cause_usage_errors(promotion: Promotion, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_promotion(promotion)
     assert caught.value.message == message
@@ -670,11 +670,11 @@ def test_invalid_promotion_arguments_are_usage_errors(promotion: Promotion, mess
         max_size=8,
     ),
 )
-def test_a_promotion_gives_the_same_decision_as_an_event_for_the_build(
+def test_a_promotion_leads_to_the_same_decision_as_an_event_for_the_build(
     strategy: str, steps: Sequence[tuple[str, int, bool]]
 ) -> None:
-    """After any history, it decides as for the source's build, and a second promotion changes nothing."""
-    # If only some of a source's builds have numbers, a later build looks the same as a rollback.
+    """This holds after any history, and a second promotion changes nothing."""
+    # If only some of a source's builds have numbers, a later build cannot be told from a rollback.
     assume(len({identified for what, _, identified in steps if what == "staging"}) < 2)
 
     def stages() -> Stages:
@@ -737,7 +737,7 @@ def test_a_promotion_with_a_failed_rollout_is_rolled_back() -> None:
 @pytest.mark.parametrize(
     ("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")]
 )
-def test_the_deployment_is_reported_for_the_commit_of_the_source(
+def test_the_deployment_is_reported_on_the_builds_source_commit(
     repository: str, shown: str
 ) -> None:
     scene = with_commits(OURS)
@@ -788,7 +788,7 @@ def test_an_ambiguous_name_is_a_usage_error(given_from: str, given_to: str, seve
     assert scene.branch.tip == tip
 
 
-def test_a_glob_or_a_selector_makes_an_ambiguous_name_valid() -> None:
+def test_a_name_that_is_ambiguous_elsewhere_is_valid_with_a_glob_or_a_selector() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     report = scene.promote("web", "production/*", source_selector="stage=staging")

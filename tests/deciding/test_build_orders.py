@@ -1,6 +1,6 @@
-"""All orders in which five builds can finish, for every strategy and identity: the newest build wins.
+"""In every order in which five builds can finish, for each strategy and identity, the newest wins.
 
-Without Git: a run's decisions and writes, on files in memory, event by event.
+No Git is involved: a run's decisions and writes are applied event by event to files in memory.
 """
 
 import itertools
@@ -32,7 +32,7 @@ ANCESTRY = {
 VERSIONS: dict[str, Callable[[int], str]] = {
     "semver": lambda number: f"1.{number}.0",
     "alphabetical": lambda number: f"2026-11-{number:02}",
-    "newest-build": lambda number: f"main-{(number * 7) % 5}{number}",  # not in order
+    "newest-build": lambda number: f"main-{(number * 7) % 5}{number}",  # not in ascending order
     "digest": lambda number: f"live@sha256:{number:064x}",
 }
 BUILDS: dict[str, Callable[[int], Build]] = {
@@ -53,7 +53,7 @@ def subscription(strategy: str) -> Subscription:
 def after(
     files: Mapping[str, File], sub: Subscription, text: str, identity: Build
 ) -> tuple[str, dict[str, File]]:
-    """(rule, files) after one event."""
+    """Return the (rule, files) that result from one event."""
     terms = Terms(build=identity)
     snapshot = Snapshot("https://git/x", "main", "0" * 40, files)
     decisions = decide(
@@ -78,7 +78,7 @@ def start() -> dict[str, File]:
 def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: str) -> None:
     sub = subscription(strategy)
 
-    @cache  # orders with the same start share its results
+    @cache  # orders with a common beginning share its results
     def left_by(*order: int) -> dict[str, File]:
         if not order:
             return start()
@@ -104,17 +104,17 @@ def test_replays_never_change_anything(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["newest-build", "digest"])
-def test_without_an_identity_the_last_build_to_arrive_wins(strategy: str) -> None:
+def test_without_a_build_identity_the_last_build_to_arrive_wins(strategy: str) -> None:
     sub = subscription(strategy)
     for order in itertools.permutations(range(1, 5)):
         files = start()
         for number in order:
             _, files = after(files, sub, VERSIONS[strategy](number), Build())
         assert VERSIONS[strategy](order[-1]).rpartition("@")[2] in files[target("a")].text
-        assert len(files) == len(start())  # there is nothing to remember
+        assert len(files) == len(start())  # so nothing needs to be remembered
 
 
-def test_two_builds_of_one_tag_are_distinguished_by_their_sequence() -> None:
+def test_two_builds_with_one_tag_are_distinguished_by_their_sequence_numbers() -> None:
     sub = subscription("semver")
     sub = replace(sub, policy=replace(sub.policy, pin_digest=True))
     digests = [f"1.2.3@sha256:{number:064x}" for number in range(4)]

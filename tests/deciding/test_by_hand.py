@@ -1,4 +1,4 @@
-"""The decisions about rollbacks, holds, and releases, event by event."""
+"""Decisions about rollbacks, holds, and releases, event by event."""
 
 import json
 
@@ -78,11 +78,11 @@ def test_release_can_discard_the_waiting_update() -> None:
     scene.event("1.2.0")
     assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
-    assert STATE not in scene.branch.files  # there is nothing left to remember
+    assert STATE not in scene.branch.files  # nothing is left to remember
     assert scene.release().because == "it is not held, and no build is waiting"
 
 
-def test_a_release_names_the_version_that_stays() -> None:
+def test_a_release_names_the_version_that_remains() -> None:
     scene = story("semver")
     scene.hold("load test")
     told = scene.release().because
@@ -107,7 +107,7 @@ def test_a_rollback_without_a_hold_names_the_hold_that_remains() -> None:
     assert free.rollback("1.0.0", hold=False).because == "rolled back from 1.2.0"
 
 
-def test_a_release_checks_the_rules_again() -> None:
+def test_a_release_rechecks_the_rules() -> None:
     scene = story("semver")
     scene.hold("freeze")
     scene.event("1.2.0")
@@ -154,7 +154,7 @@ def test_each_rollback_target_restores_the_right_version(to: str, value: str) ->
 def test_repeating_a_rollback_does_not_go_back_further(
     to: str, value: str, images: tuple[str, ...], hold: bool, reason: str
 ) -> None:
-    """In Git's history, the previous value is now the one that was rolled back."""
+    """In the Git history, the previous value is now the one that was rolled back."""
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0", "1.3.0"):
         scene.event(tag)
@@ -167,7 +167,7 @@ def test_repeating_a_rollback_does_not_go_back_further(
     assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
 
-def test_the_previous_version_is_determined_again_after_a_release_or_an_update() -> None:
+def test_the_previous_version_is_redetermined_after_a_release_or_an_update() -> None:
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)
@@ -193,7 +193,7 @@ def test_the_previous_version_is_determined_again_after_a_release_or_an_update()
         ),  # each image may have a different tag
     ],
 )
-def test_the_default_reason_of_a_rollback_names_the_tag(
+def test_the_default_reason_for_a_rollback_names_the_tag(
     images: str, named: tuple[str, ...], reason: str
 ) -> None:
     scene = story("semver", image_list=images)
@@ -205,7 +205,7 @@ def test_the_default_reason_of_a_rollback_names_the_tag(
     assert f"reason: {reason}\n" in scene.branch.files[STATE]
 
 
-def test_a_rollback_may_be_made_without_a_hold() -> None:
+def test_a_rollback_is_possible_without_a_hold() -> None:
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)
@@ -218,7 +218,7 @@ def test_a_rollback_may_be_made_without_a_hold() -> None:
     assert STATE not in scene.branch.files
 
 
-def test_a_release_with_an_unfit_tag_order_keeps_the_hint_about_the_order() -> None:
+def test_a_release_with_an_unsuitable_tag_order_keeps_the_hint_about_the_order() -> None:
     policy = Policy(constraints=("^1",), tag_order=r"regexp:-(?P<build>[0-9]+)$")
     subscription = Subscription(
         Application("argocd", "web"),

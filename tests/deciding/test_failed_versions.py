@@ -1,4 +1,4 @@
-"""`rollback --failed`: a late test after a deployment only rolls back the build it tested."""
+"""`rollback --failed`: a late post-deployment test rolls back only the build that it tested."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 
 
 def three_builds() -> Story:
-    """1.1.0 and 1.2.0 land after 1.0.0, while both are still being tested."""
+    """Land 1.1.0 and 1.2.0 after 1.0.0, while both are still being tested."""
     scene = story("semver")
     scene.event("1.1.0")
     scene.event("1.2.0")
@@ -34,7 +34,7 @@ def test_a_late_failure_does_not_undo_a_newer_build() -> None:
         assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
     assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits + 1)
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and there is no hold
+    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and no hold is set
 
 
 def test_a_failure_of_an_unknown_version_is_not_remembered() -> None:
@@ -64,7 +64,7 @@ def test_a_failed_build_is_rolled_back_and_held() -> None:
 def test_two_failures_in_any_order_end_at_the_last_good_version(
     order: Sequence[str], values: Sequence[str]
 ) -> None:
-    """If the test of 1.1.0 ends first, the rollback of 1.2.0 takes its failure into account."""
+    """If the test of 1.1.0 fails first, the rollback of 1.2.0 takes that failure into account."""
     scene = three_builds()
     found = []
     for tag in order:
@@ -98,14 +98,14 @@ def test_an_explicit_rollback_target_wins() -> None:
     assert scene.value == "1.0.0"
 
 
-def test_a_failure_of_the_first_version_is_an_error() -> None:
+def test_a_failure_of_the_first_version_causes_an_error() -> None:
     scene = story("semver")
     found = scene.failed("1.0.0")
     assert (found.verdict, found.rule) == ("error", "target")
     assert "no earlier version" in found.because
 
 
-def test_two_builds_of_one_tag_are_distinguished_by_their_digest() -> None:
+def test_two_builds_with_one_tag_are_distinguished_by_their_digests() -> None:
     one, other, unknown = (f"sha256:{letter * 64}" for letter in "abc")
     scene = story("newest-build")
     scene.branch.commit({target("a"): KUSTOMIZATION + f"  digest: {one}\n"})
@@ -142,7 +142,7 @@ def test_a_failure_that_cannot_be_remembered_is_reported() -> None:
     assert len(scene.branch.commits) == commits
 
 
-def test_an_untracked_failed_image_is_a_usage_error() -> None:
+def test_an_untracked_failed_image_causes_a_usage_error() -> None:
     scene = story("semver")
     job = job_of(
         Settings(command="rollback", app=("a",), rollback=RollbackOptions(failed="other:1")), (), {}
@@ -153,7 +153,7 @@ def test_an_untracked_failed_image_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize("text", ["ghcr.io/acme/web", "ghcr.io/acme/web:", "a b:1"])
-def test_a_failed_image_needs_a_version(text: str) -> None:
+def test_a_failed_image_must_have_a_version(text: str) -> None:
     settings = Settings(command="rollback", app=("a",), rollback=RollbackOptions(failed=text))
     with pytest.raises(UsageError, match="--failed"):
         job_of(settings, (), {})

@@ -1,9 +1,10 @@
-"""The law of visible writes, tested with Helm and Kustomize: an update changes the image that they render.
+"""The law of visible writes, tested with Helm and Kustomize: an update changes the rendered image.
 
-Both are called as Argo CD calls them in `helmTemplate` in reposerver/repository, `template` in util/helm/cmd.go, and
-`Build` in util/kustomize/kustomize.go (v3.1): the values files in order, the Application's own values as another file,
-then `--set`, `--set-string`, and `--set-file`. The effect of `kustomize edit set image` in the source's folder is
-written to the file here. Override files are applied by `editors/argocd.py`, which was compared with Argo CD's own merge.
+Both tools are called as Argo CD calls them in `helmTemplate` in reposerver/repository, `template`
+in util/helm/cmd.go, and `Build` in util/kustomize/kustomize.go (v3.1): the values files in order,
+the Application's own values as another file, then `--set`, `--set-string`, and `--set-file`. The
+effect of `kustomize edit set image` in the source's folder is written to the file here. Override
+files are applied by `editors/argocd.py`, which was compared with Argo CD's own merge.
 """
 
 import json
@@ -40,7 +41,7 @@ Texts = dict[str, str]
 
 
 def seen(texts: Mapping[str, str], ask: Ask) -> Snapshot:
-    """Return a snapshot with the files that a run would read, and no others."""
+    """Return a snapshot that contains only the files that a run would read."""
     files: dict[str, File] = {}
     folders = {str(parent) for path in texts for parent in Path(path).parents}
 
@@ -96,7 +97,7 @@ SIDE = {"name": "replicas", "value": "3"}
 
 
 def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications that use a chart, with their files. Half of the places do not have the image."""
+    """Yield Applications that use a chart, with their files. Half of the places lack the image."""
     chance = random.Random(39)  # noqa: S311 - the same layouts each time
     for _ in range(number):
 
@@ -158,7 +159,7 @@ def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
 
 
 def helm_image(folder: Path, app: Any, texts: Texts) -> str:
-    """Return the image that Helm renders when called the way Argo CD calls it, or the error."""
+    """Return the image that Helm renders, called as Argo CD does, or else the error message."""
     put(folder, texts)
     overrides = [
         texts[path]
@@ -214,7 +215,7 @@ def images(chance: random.Random) -> list[dict[str, str]]:
 
 
 def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications that use an overlay with a base and components, with entries anywhere."""
+    """Yield Applications that use an overlay with a base and components. Any may have entries."""
     chance = random.Random(40)  # noqa: S311 - the same layouts each time
     for _ in range(number):
         nested = chance.random() < 0.3
@@ -233,7 +234,7 @@ def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
         component = {
             "apiVersion": "kustomize.config.k8s.io/v1alpha1",
             "kind": "Component",
-            "commonAnnotations": {"part": "of-web"},  # Kustomize rejects an empty one
+            "commonAnnotations": {"part": "of-web"},  # Kustomize rejects an empty kustomization
         }
         texts = {"apps/base/pod.yaml": POD}
         for folder, data in zip(
@@ -298,7 +299,7 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
 ) -> None:
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
-    judged = 0  # errors about writable files with a renderable image
+    judged = 0  # errors for files that could be written, with an image that can be rendered
     for number, (app, texts) in enumerate(layouts(40 * THOROUGH)):
         one, after = decided(app, texts)
         verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
@@ -308,7 +309,7 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
             assert new.endswith(f":{NEW}"), (new, told)
             continue
         assert (one.verdict, one.rule) == ("error", "target"), told
-        if after != texts:  # the same texts would be rendered to the same image
+        if after != texts:  # identical files would render the same image
             old = image(tmp_path / f"{number}-old", app, texts)
             new = image(tmp_path / f"{number}-new", app, after)
             assert new == old, (new, told)
@@ -401,7 +402,7 @@ def hidden_app(target: str, section: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_error_names_the_hiding_value_and_the_remedy(place: str) -> None:
+def test_the_error_names_the_value_that_hides_the_update_and_the_remedy(place: str) -> None:
     target, section, texts, where, way_out = PLACES[place]
     texts = texts if "apps/a/kustomization.yaml" in texts else {**VALUES, **texts}
     one, _ = decided(hidden_app(target, section), texts)
@@ -442,8 +443,8 @@ def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tupl
 
 
 @pytest.mark.parametrize("target", HIDDEN_TWICE)
-def test_a_target_may_be_hidden_by_another_target_of_the_same_image(target: str) -> None:
-    """Both get the version. Writing only the hidden one has no effect."""
+def test_a_target_may_be_hidden_by_another_target_for_the_same_image(target: str) -> None:
+    """Both targets receive the version. Writing only the hidden target would have no effect."""
     section, texts = HIDDEN_TWICE[target]
     assert verdicts_of(target, section, texts) == [("update", "admitted")] * 2
     hidden = target.partition(",")[0]
@@ -543,7 +544,7 @@ def test_a_misspelled_kustomize_key_is_an_error(lines: str, key: str) -> None:
     assert key in one.because
 
 
-def test_an_entry_that_matches_no_image_is_a_warning() -> None:
+def test_an_entry_that_matches_no_image_causes_a_warning() -> None:
     (sub,) = subscribe(parse_application(hidden_app("kustomization", {}))).subscriptions
     for name, expected in ((IMAGE, 0), ("ghcr.io/acme/wep", 1)):
         texts = {
@@ -555,7 +556,7 @@ def test_an_entry_that_matches_no_image_is_a_warning() -> None:
         assert len([one for one in found if "has no effect" in one.message]) == expected
 
 
-def test_replacing_a_yaml_alias_with_its_value_is_a_warning() -> None:
+def test_replacing_a_yaml_alias_with_its_value_causes_a_warning() -> None:
     lines = f"x-version: &v 1.0.0\nimages:\n- name: {IMAGE}\n  newTag: *v\n"
     story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
     job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)

@@ -1,4 +1,4 @@
-"""Two Argo CDs share a repository and an Application name, but not their memory."""
+"""Two Argo CD instances share a repository and an Application name, but not their memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def web(path: str, target: str) -> dict[str, Any]:
 
 
 def folders() -> Pair:
-    """Return stories in which each cluster has its own folder."""
+    """Return one story per cluster. Each cluster has its own folder."""
     branch = Branch(
         {f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")}
     )
@@ -41,7 +41,7 @@ def folders() -> Pair:
 
 
 def chart() -> Pair:
-    """Return stories with one chart and a values file per cluster."""
+    """Return one story per cluster. The clusters share a chart, but not a values file."""
     branch = Branch({"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES})
     staging, prod = (
         Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod")
@@ -87,7 +87,7 @@ def test_each_cluster_has_its_own_state_file() -> None:
     ]
 
 
-def test_every_path_of_a_state_file_is_valid_on_every_file_system() -> None:
+def test_every_state_file_path_is_valid_on_every_file_system() -> None:
     deep = "/".join(["folder"] * 580)
     longest = "n" * 240
     branch = Branch(
@@ -126,7 +126,7 @@ def test_an_application_at_the_root_has_a_state_file_at_the_root() -> None:
 @pytest.mark.parametrize(
     "name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"]
 )
-def test_a_hold_written_by_hand_may_name_the_file_or_its_folder(name: str) -> None:
+def test_a_manually_written_hold_may_name_the_file_or_its_folder(name: str) -> None:
     state = f"files:\n  {name}:\n    hold:\n      reason: by hand\n"
     files = {"web/kustomization.yml": KUSTOMIZATION, ".image-update/web/argocd_web.state": state}
     story = Story(web("web", "kustomization"), Branch(files))
@@ -149,7 +149,7 @@ def test_an_unknown_key_from_a_newer_version_does_not_stop_a_run() -> None:
     assert "main-3" in text
 
 
-def test_state_files_of_version_0_1_are_ignored() -> None:
+def test_state_files_from_version_0_1_are_ignored() -> None:
     _, prod = folders()
     prod.branch.commit({".image-update/argocd_web.state": "hold:\n  reason: of 0.1\n"})
     assert prod.event("main-2", 2) == ("update", "admitted")

@@ -1,4 +1,4 @@
-"""The first update of an Application without a status must not be older than its own sources."""
+"""An Application's first update, without a status, must not be older than its own sources."""
 
 import json
 import subprocess
@@ -128,7 +128,7 @@ def test_a_first_tag_without_any_current_version_is_written_with_a_warning(
     assert not [text for text in decided(told, "1.0.0")[1] if "was not compared" in text]
 
 
-def test_the_running_version_wins_over_the_spec() -> None:
+def test_the_running_version_takes_precedence_over_the_spec() -> None:
     told = story(
         {"helm": HELM}, CHART, {"sourceType": "Helm", "summary": {"images": [f"{WEB}:0.9.0"]}}
     )
@@ -161,7 +161,7 @@ def test_the_version_in_the_sources_matches_the_output_of_helm(
     for name, text in {**chart, **files}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    # as in Argo CD's repo-server: first the files, then the spec's values as a file, then the parameters
+    # as in Argo CD's repo-server: values files, the spec's values as a file, parameters
     flags = [flag for name in section["valueFiles"] for flag in ("--values", str(tmp_path / name))]
     if own := section.get("valuesObject") or section.get("values"):
         (tmp_path / "own.json").write_text(own if isinstance(own, str) else json.dumps(own))

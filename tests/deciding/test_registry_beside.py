@@ -1,4 +1,4 @@
-"""A separate registry value, next to an image name with another registry."""
+"""A separate registry value next to an image name that contains another registry."""
 
 import pytest
 from support.memory import SCOPE, URL, WORDING, Branch, Story
@@ -18,12 +18,14 @@ FILE = "apps/a/values.yaml"
         ("{registry: ghcr.io, repository: acme/web, tag: 1.0.0}", ""),
         ("{registry: ghcr.io, repository: ghcr.io/acme/web, tag: 1.0.0}", ""),
         ("{registry: '', repository: acme/web, tag: 1.0.0}", ""),
-        ("{registry: quay.io, repository: acme/other, tag: 1.0.0}", ""),  # perhaps for a template
+        ("{registry: quay.io, repository: acme/other, tag: 1.0.0}", ""),  # a template may use it
         ("{registry: quay.io, tag: 1.0.0}", ""),
         ("{repository: ghcr.io/acme/web, tag: 1.0.0}", ""),
     ],
 )
-def test_a_registry_value_that_contradicts_the_image_is_a_warning(image: str, told: str) -> None:
+def test_a_registry_value_that_contradicts_the_image_causes_a_warning(
+    image: str, told: str
+) -> None:
     app = application("a", URL, write_back_target="helmvalues:/" + FILE)
     app["spec"]["source"]["helm"] = {}
     one = Story(app, Branch({FILE: f"image: {image}\n"}))

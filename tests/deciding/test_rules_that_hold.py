@@ -1,4 +1,4 @@
-"""Owners' rules that apply to any event: whole runs on a branch in memory."""
+"""Owners' rules that apply to any event, tested with complete runs on an in-memory branch."""
 
 from collections.abc import Collection, Mapping
 
@@ -21,7 +21,7 @@ OLD = f"newTag: 1.0.0\n  digest: sha256:{'0' * 64}"
 
 
 def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict]:
-    """Prove one digest, like a registry with a single signature."""
+    """Verify proofs like a registry that contains a signature for only one digest."""
     refused = Verdict("refuse", "signature", "no signature")
     return {
         one: Proof("signature", "ci.pub") if one.image.digest == SIGNED else refused
@@ -30,7 +30,7 @@ def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict
 
 
 def guarded(demand: str, *, pinned: bool = False, **annotations: str) -> Story:
-    """Return a story with an Application whose repository demands a proof."""
+    """Return a story with an Application whose repository requires a proof."""
     found = story("semver", **annotations)
     found.branch.commit({PATH: f"version: 1\n{demand}\n", KEY: "a key"})
     if pinned:
@@ -57,7 +57,7 @@ def build(of: Story, tag: str, digest: str, *, verify: bool = False, check: str 
     ("digest", "verdict", "written"),
     [(UNSIGNED, "refuse", ""), (SIGNED, "update", SIGNED), ("", "update", SIGNED)],
 )
-def test_a_required_proof_is_checked_for_the_digest_of_the_event(
+def test_a_required_proof_is_checked_for_the_events_digest(
     demand: str, pinned: bool, check: str, digest: str, verdict: str, written: str
 ) -> None:
     one = guarded(demand, pinned=pinned)
@@ -89,7 +89,7 @@ def test_a_build_deferred_before_the_proof_was_required_is_checked_as_well() -> 
 
 
 @pytest.mark.parametrize("digest", [UNSIGNED, SIGNED])
-def test_disabling_digests_does_not_remove_the_digest_from_a_required_proof(
+def test_disabling_digest_pinning_does_not_remove_a_digest_that_a_proof_requires(
     digest: str,
 ) -> None:
     one = guarded("pinDigest: false", pin_digest="false")
@@ -97,7 +97,7 @@ def test_disabling_digests_does_not_remove_the_digest_from_a_required_proof(
     assert found.candidate.digest == digest
 
 
-def test_without_a_required_proof_the_digest_of_the_event_is_left_out() -> None:
+def test_without_a_required_proof_the_events_digest_is_omitted() -> None:
     one = guarded("pinDigest: false")
     assert build(one, "1.1.0", UNSIGNED).verdict == "update"
     assert "digest" not in one.branch.files[target("a")]

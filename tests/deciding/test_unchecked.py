@@ -1,4 +1,4 @@
-"""The warnings about facts that registries could not provide: the consequences, and the hints."""
+"""Warnings about facts that registries could not provide: their consequences and hints."""
 
 import pytest
 from support.memory import SCOPE, URL, WORDING, Branch, Story
@@ -68,8 +68,8 @@ def test_a_warning_names_the_unknown_fact_and_a_remedy(
     assert "run it again" not in found.hint
 
 
-def test_only_decisions_that_needed_the_fact_get_a_warning() -> None:
-    """Each decision has access to the results of all queries in the run."""
+def test_only_decisions_that_needed_the_fact_include_a_warning() -> None:
+    """Each decision has access to the results of all registry queries in the run."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
     story.others, story.answer = [application("api", URL)], DOWN
@@ -84,7 +84,7 @@ def test_only_decisions_that_needed_the_fact_get_a_warning() -> None:
 def test_content_that_does_not_match_its_digest_is_an_error(
     annotations: dict[str, str],
 ) -> None:
-    """If it is unknown which build is newer, the image is written."""
+    """The image is written if it is unknown which build is newer."""
     story = Story(application("web", URL, **annotations), Branch({target("web"): KUSTOMIZATION}))
     story.answer = Answer(error=TamperedError("ghcr.io answers with other bytes", hint="check it"))
     report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
@@ -98,8 +98,8 @@ def test_a_complete_result_causes_no_warning() -> None:
     assert unchecked(None, ["platforms"], SUB) is None
 
 
-def test_a_comparison_across_two_counters_is_explained() -> None:
-    """ "Pass --sequence" was the hint, although both builds had one."""
+def test_a_failed_comparison_across_two_counters_is_explained() -> None:
+    """The hint used to be "pass --sequence", although both builds had a sequence number."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target("web"): KUSTOMIZATION}))
     story.answer = DOWN

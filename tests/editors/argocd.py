@@ -1,8 +1,8 @@
-"""How Argo CD's repo-server reads override files, written again for the tests.
+"""How Argo CD's repo-server reads override files, reimplemented for the tests.
 
 Each file is a JSON merge patch (RFC 7396) for the source. The result is decoded into the old structure: absent fields
 keep their values, and an element of a list inherits missing fields from the old element at the same place.
-`tests/data/cases/argocd-merge.json` has the real results.
+`tests/data/cases/argocd-merge.json` contains the real results.
 """
 
 import copy
@@ -23,7 +23,7 @@ class GenerationFailed(Exception):
 
 
 def merged(source: dict[str, Any], *overrides: str) -> dict[str, Any]:
-    """Return the source after its override files, `.argocd-source.yaml` first."""
+    """Return the source after merging its override files, `.argocd-source.yaml` first."""
     for text in overrides:
         patch = yaml.safe_load(text)
         if not isinstance(patch, dict):
@@ -49,11 +49,11 @@ def patched(old: Any, patch: Any) -> Any:
 
 
 def decode(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """Return what Go's decoder makes of JSON in a structure that already has `old`."""
+    """Return what Go's decoder produces from JSON in a structure that already contains `old`."""
     result = copy.deepcopy(old)
     for key, value in new.items():
         if key == "directory":
-            result[key] = {}  # its fields are not taken from override files
+            result[key] = {}  # Argo CD does not take its fields from override files
         elif isinstance(value, dict):
             result[key] = decode(value, result.get(key) or {})
         elif isinstance(value, list):
@@ -61,7 +61,7 @@ def decode(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
                 element(key, each, at(result.get(key), number)) for number, each in enumerate(value)
             ]
             if not value:
-                del result[key]  # left out when empty
+                del result[key]  # omitted when empty
         else:
             result[key] = value
     return result
@@ -72,7 +72,7 @@ def at(items: Any, number: int) -> Any:
 
 
 def element(key: str, new: Any, old: Any) -> Any:
-    """Return one element, decoded into the old element at its place."""
+    """Return one list element, decoded into the old element at the same index."""
     if key not in ELEMENTS:
         return expect(str, new)
     fields = ELEMENTS[key]

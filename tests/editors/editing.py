@@ -1,4 +1,4 @@
-"""What all tests of the editors need: targets, one call, independent readers, and YAML in every style."""
+"""Helpers for all editor tests: targets, edits, independent readers, and YAML in every style."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,27 +54,27 @@ def source(**more: Any) -> Source:
 
 
 def parameters(*triples: tuple[str, str, bool]) -> tuple[Parameter, ...]:
-    """Return `helm.parameters` of a spec."""
+    """Return the `helm.parameters` in a spec."""
     return tuple(Parameter(*triple) for triple in triples)
 
 
 def image(reference: str) -> Image:
-    """Return the image of an event."""
+    """Return the image from an event."""
     return parse_image(reference)
 
 
 def edit(files: Files, aim: Target, reference: str) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the result of `write`."""
+    """Return the result of the editor's `write`."""
     return EDITORS[aim.kind].write(files, aim, parse_image(reference))
 
 
 def read(files: Files, aim: Target) -> Reading:
-    """Return the result of `read`."""
+    """Return the result of the editor's `read`."""
     return EDITORS[aim.kind].read(files, aim)
 
 
 def write_one(aim: Target, path: str, text: str | None, reference: str) -> str:
-    """Return the text of the only file after an event, changed or not."""
+    """Return the text of the only file after an event, whether it changed or not."""
     files = {} if text is None else {path: File(text)}
     changed, _ = edit(files, aim, reference)
     assert set(changed) <= {path}
@@ -143,7 +143,7 @@ MAPPINGS = st.dictionaries(KEYS, DATA, min_size=1, max_size=5)
 
 
 class Look:
-    """One person's way of writing YAML. hypothesis draws it step by step."""
+    """One person's YAML style. Hypothesis draws its features step by step."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -179,7 +179,7 @@ class Look:
         return self.word(data, flow=True)
 
     def lines(self, data: Any) -> list[str]:
-        """Return the block lines of a mapping or a list that is not empty."""
+        """Return the block-style lines of a mapping or a list that is not empty."""
         out: list[str] = []
         for number, item in enumerate(data.items() if isinstance(data, dict) else data):
             if self.noise and number and self.draw(st.integers(0, 3)) == 0:
@@ -217,7 +217,7 @@ class Look:
 
 @st.composite
 def styled(draw: Any, data: Any, *, quotes: bool = True) -> str:
-    """Draw a text for the data as a person may write it. Without `quotes`, plain words stay plain."""
+    """Draw YAML for the data in a person's style. Without `quotes`, plain words stay plain."""
     look = Look(draw)
     look.quotes = quotes
     eol = draw(st.sampled_from(["\n", "\n", "\r\n"]))
@@ -232,7 +232,7 @@ def styled(draw: Any, data: Any, *, quotes: bool = True) -> str:
 
 @st.composite
 def yaml_texts(draw: Any) -> tuple[str, dict[str, Any]]:
-    """Draw a values file as people write it, perhaps with a second document, and its data."""
+    """Draw a values file as people might write it, perhaps with a second document, and its data."""
     data = draw(MAPPINGS)
     text = draw(styled(data))
     eol = "\r\n" if "\r" in text else "\n"

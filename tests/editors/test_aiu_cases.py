@@ -1,4 +1,4 @@
-"""What Argo CD Image Updater makes of the same files. A table explains where ours differs."""
+"""Comparison with Argo CD Image Updater's edits of the same files. A table explains differences."""
 
 import json
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from task.image import parse_image_list
 from task.model import Entry, File, Keys, Parameter, Source, Target, TargetKind
 
 ON_PURPOSE = {
-    "set-list-of-lists": {"images": [["a", "c"]]},  # indices at any depth are understood
-    "set-parent-null": {"image": {"tag": "v2"}},  # a null parent is filled
-    "set-nested-yes": {"image": {"tag": "yes"}},  # quoted, so that it stays a string
-    # None: the case tests something else
-    "doc-empty-existing": None,  # no image is written there; copied entries have their own tests
-    "doc-quoting": None,  # six images, none of them live; quoting has its own table
-    "doc-invalid-existing": TargetError,  # a file that is not a mapping is refused, not replaced
+    "set-list-of-lists": {"images": [["a", "c"]]},  # we support indexes at any depth
+    "set-parent-null": {"image": {"tag": "v2"}},  # a null parent becomes a mapping
+    "set-nested-yes": {"image": {"tag": "yes"}},  # quoted, so that the value stays a string
+    # None: the case tests a different feature
+    "doc-empty-existing": None,  # the case writes no image; copied entries are tested separately
+    "doc-quoting": None,  # six images, none of them live; quoting is in a separate table
+    "doc-invalid-existing": TargetError,  # a file that is not a mapping is rejected, not replaced
     "doc-other-keys-dropped": {
         "helm": {
             "releaseName": "keep",
@@ -33,18 +33,18 @@ ON_PURPOSE = {
             ],
         },
         "kustomize": {"namePrefix": "x"},
-    },  # other keys stay; the image's name is written as AIU does for a live image
+    },  # other keys remain; the image name is written as AIU does for a live image
     "doc-no-section": None,  # nothing to write
     "doc-1411": {
         "kustomize": {"images": ["docker.io/library/nginx:1.0.1"]}
-    },  # edited in place, with the file's spelling
+    },  # edited in place, keeping the file's spelling
     "flow-hostport-existing-file": {
         "kustomize": {"images": ["reg.example:5000/a:1.1.0", "reg.example:5000/b:1.2.0"]}
     },  # issue 516: both images are written
     "merge-docker-io-org": [
         "docker.io/jannfis/foobar:1.0.1"
-    ],  # one repository, one entry, with the file's spelling
-    "merge-x-duplicates": ["a:3", "a:3"],  # all duplicates get the new tag
+    ],  # one repository, one entry, keeping the file's spelling
+    "merge-x-duplicates": ["a:3", "a:3"],  # all duplicates receive the new tag
     "k-multi-registry": {
         "kustomize": {
             "images": [
@@ -54,10 +54,10 @@ ON_PURPOSE = {
                 "gcr.io/jannfis/barbar:1.0.3",
             ]
         }
-    },  # an image from another registry is another image: its entry in the spec is copied
+    },  # an image in another registry is a different image, so its spec entry is copied
     # an entry only in the spec stays hidden: Argo CD has ignored it since the file was created
     "doc-merge": {"kustomize": {"images": ["existing:latest", "updated:latest"]}},
-    "flow-type-none": None,  # decided before an editor is called
+    "flow-type-none": None,  # this is decided before an editor is called
     "set-x-two-docs": TargetError,
 }
 
@@ -73,7 +73,7 @@ def cases(suite: str, *kinds: str) -> list[Any]:
 
 
 def meant(case: dict[str, Any]) -> Any:
-    """Return the expected outcome: parsed content, or TargetError."""
+    """Return the expected outcome: the parsed content, or TargetError."""
     if case["id"] in ON_PURPOSE:
         return ON_PURPOSE[case["id"]]
     expect = case.get("expect_v1", case["expect"])
@@ -122,7 +122,7 @@ def test_the_same_texts_are_written_unquoted_as_in_image_updater() -> None:
 
 
 def entries(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield alias and image of each entry in the image list, without constraints."""
+    """Yield the alias and the image of each entry in the image list, without constraints."""
     for found in parse_image_list(given["annotations"]["image-list"]):
         assert isinstance(found, Entry)
         yield found.alias, found.image.name
@@ -231,7 +231,7 @@ def test_complete_updates_match_image_updater(case: dict[str, Any]) -> None:
 
 
 def pinned(wanted: Any, name: str) -> str:
-    """Return the tag that the rules picked if it is not the newest. They are not tested here."""
+    """Return the tag that AIU picked if it is not the newest. The rules are not tested here."""
     found = [
         each
         for each in (wanted.get("helm") or {}).get("parameters", ())
@@ -268,7 +268,7 @@ def test_kustomize_images_are_merged_into_an_override_file(case: dict[str, Any])
 
 
 @pytest.mark.parametrize("case", cases("kustomization", "set"))
-def test_the_images_of_a_kustomization_are_written_as_in_image_updater(
+def test_kustomization_images_are_written_as_in_image_updater(
     case: dict[str, Any],
 ) -> None:
     given = case["input"]

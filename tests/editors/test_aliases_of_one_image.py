@@ -1,4 +1,4 @@
-"""Two aliases of one image, an app and its migration: neither touches the other's entries."""
+"""Two aliases for one image, an app and its migration. Neither changes the other's entries."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ PATHS = {
 
 
 def aim(kind: TargetKind, alias: str, **names: str) -> Target:
-    """Return the target of one alias. `names` has each alias's name in it, or "" for no name."""
+    """Return the target for one alias. `names` maps each alias to its name, or "" for none."""
     field = "manifests_name" if kind == "manifests" else "kustomize_name"
     others = tuple(
         Claim(one, IDENTITY, **{field: name}) for one, name in names.items() if one != alias
@@ -58,13 +58,13 @@ SHAPES: list[Any] = [
 ]
 TWO = {"app": "web", "migrate": "web-db"}
 ROWS = [
-    # aliases and their names, the alias to write, before, after
+    # aliases and their image names, the alias to write, before, after
     (TWO, "app", ["web v1", "web-db v1"], ["web v2", "web-db v1"]),
     (TWO, "migrate", ["web v1", "web-db v1"], ["web v1", "web-db v2"]),
     (TWO, "migrate", ["web-db v1", "web v9"], ["web-db v2", "web v9"]),
-    # an entry that neither alias names stays: two rules cannot both be right about it
+    # an entry that neither alias names is kept: two conflicting rules cannot both apply to it
     (TWO, "app", ["web v1", f"{WEB} v1"], ["web v2", f"{WEB} v1"]),
-    # an alias without a name owns the entries that the others do not name
+    # an alias without a name owns the entries that no other alias names
     (
         {"app": "", "migrate": "web-db"},
         "app",
@@ -77,7 +77,7 @@ ROWS = [
         [f"{WEB} v1", "web-db v1"],
         [f"{WEB} v1", "web-db v2"],
     ),
-    # a name that both share belongs to both, as before
+    # a shared name belongs to both aliases, as before
     ({"app": "web", "migrate": "web"}, "app", ["web v1"], ["web v2"]),
     # a single alias owns every entry of its image, as before
     ({"app": "web"}, "app", ["web v1", f"{WEB} v1"], ["web v2", f"{WEB} v2"]),

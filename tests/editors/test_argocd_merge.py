@@ -1,4 +1,4 @@
-"""An override file as Argo CD merges it: the image is updated, and nothing is lost."""
+"""Override files as merged by Argo CD: the image is updated, and nothing is lost."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def test_our_model_of_the_merge_matches_argo_cd(case: dict[str, Any]) -> None:
 
 
 def by_name(helm: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the parameters as Helm reads them: the last one with a name wins."""
+    """Return the parameters as Helm reads them: the last parameter with a given name wins."""
     return {
         each["name"]: (each["value"], bool(each.get("forceString")))
         for each in helm.get("parameters", ())
@@ -207,7 +207,7 @@ def test_an_update_neither_loses_nor_adds_kustomize_images(
     assert edit(after, aim, f"{name}:2") == ({}, ())
 
 
-def test_plugin_variables_of_the_spec_are_copied() -> None:
+def test_plugin_variables_in_the_spec_are_copied() -> None:
     aim = target(
         "plugin-override", "acme/web", Keys(tag="TAG"), source=source(env=(("LOG", "info"),))
     )

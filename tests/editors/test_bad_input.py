@@ -1,4 +1,4 @@
-"""Input that must not be edited is refused with the reason, in bounded time."""
+"""Input that must not be edited is rejected with a reason, in bounded time."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ CREATED = [
     "helm-override",
     "kustomize-override",
     "plugin-override",
-]  # files that are created if missing
+]  # targets whose files are created if missing
 FILE_OF = {"kustomization": "apps/web/kustomization.yaml", "manifests": "apps/web/deploy.yaml"}
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
@@ -28,7 +28,7 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 
 def aim(kind: TargetKind) -> Target:
-    """Return a target with all keys that its kind needs."""
+    """Return a target with all keys that this kind of target needs."""
     path = FILE_OF["manifests"] if kind == "manifests" else PATHS[kind]
     return target(kind, keys=Keys(tag="image.tag"), path=path)
 
@@ -107,7 +107,7 @@ def test_a_file_in_place_of_a_folder_is_rejected(kind: TargetKind, mode: str) ->
 
 
 @pytest.mark.parametrize("kind", CREATED)
-def test_a_missing_file_that_can_be_created_reads_as_empty(kind: TargetKind) -> None:
+def test_a_missing_file_that_can_be_created_is_read_as_empty(kind: TargetKind) -> None:
     assert read({}, aim(kind)) == Reading(file=PATHS[kind])
 
 
@@ -182,7 +182,7 @@ def test_random_text_is_either_edited_correctly_or_rejected(text: str) -> None:
         ("plugin-override", Keys(name="IMAGE"), "the plugin variable for the tag"),
     ],
 )
-def test_keys_without_a_place_for_the_tag_are_annotation_errors(
+def test_keys_without_a_place_for_the_tag_cause_annotation_errors(
     kind: TargetKind, keys: Any, words: str
 ) -> None:
     with pytest.raises(AnnotationError, match=words):

@@ -26,7 +26,7 @@ OLD = OTHER.removeprefix("sha256:")
 
 @dataclass(frozen=True)
 class Case:
-    """One chart, the way its image is written, and the build that arrives."""
+    """One chart, how its image is specified, and the incoming build."""
 
     row: dict[str, Any]
     override: bool
@@ -35,7 +35,7 @@ class Case:
 
     @property
     def values(self) -> str:
-        """The chart's values, with its old digest."""
+        """The chart's values with the old digest."""
         return str(self.row["values"]).replace("DIGEST", OLD).replace("OTHER", "c" * 64)
 
     @property
@@ -48,8 +48,8 @@ class Case:
 
     @property
     def aim(self) -> Target:
-        """The target to write."""
-        # a parameter has the full name, which is wrong for a chart that prepends a registry
+        """The target of the update."""
+        # a parameter contains the full image name, which is wrong if the chart prepends a registry
         name = "" if self.override and "registry" in self.values else self.row["name"]
         keys = Keys(
             name=name,
@@ -62,7 +62,7 @@ class Case:
         return target(kind, "ghcr.io/acme/web", keys, values=values)  # type: ignore[arg-type]
 
     def written(self) -> Files | None:
-        """Return all files after the update, or None if it is an error."""
+        """Return all files after the update, or None if the update is an error."""
         files = {PATHS["helmvalues"]: File(self.values)}
         try:
             read(files, self.aim)
@@ -133,12 +133,12 @@ def test_no_successful_update_renders_another_image(tmp_path: Path) -> None:
         ({"values": "image: {digest: ''}", "value_files": {"prod.yaml": f"image: {{digest: '{OTHER}'}}"}}, False),
         ({"value_files": {"values.yaml": f"image: {{digest: '{OTHER}'}}", "prod.yaml": "image: {digest: ~}"}}, False),
         ({"value_files": {"values.yaml": "image: {digest: ''}", "prod.yaml": f"image: {{digest: '{OTHER}'}}"}}, True),
-        ({"value_files": {"charts/image/values.yaml": f"digest: '{OTHER}'"}}, True),  # the chart's name is image
+        ({"value_files": {"charts/image/values.yaml": f"digest: '{OTHER}'"}}, True),  # chart "image"
         ({"value_files": {"values.yaml": f"other: {{digest: '{OTHER}'}}\ndigest: '{OTHER}'"}}, False),
         ({"value_files": {"values.yaml": f"image: {{tag: 1, checksum: '{OTHER}', initTag: 1, initDigest: '{OTHER}'}}"}},
          False),
         ({"value_files": {"values.yaml": f"image: {{hash: '{OTHER}'}}", "prod.yaml": "image: {hash: ''}"}}, False),
-        ({"value_files": {"values.yaml": "image: [", "prod.yaml": ""}}, False),  # broken: no known digest
+        ({"value_files": {"values.yaml": "image: [", "prod.yaml": ""}}, False),  # invalid file
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["helm-override", "helmvalues"])
@@ -170,7 +170,7 @@ def test_the_effective_digest_follows_the_order_of_argo_cd(
     [
         ("image.digest", '""', DIGEST),
         ("image.digest", OTHER, DIGEST),
-        ("image.digest", OLD, "a" * 64),  # the chart adds `sha256:` itself
+        ("image.digest", OLD, "a" * 64),  # the chart prepends `sha256:`
         ("image.sha", '""', "a" * 64),
         ("image.sha", OTHER, DIGEST),
     ],

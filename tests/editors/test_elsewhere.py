@@ -1,4 +1,4 @@
-"""Other versions of the image in places of the target's files that no alias writes."""
+"""Other versions of the image in parts of the target's files that no alias writes."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_a_value_that_another_alias_writes_is_not_reported(more: Any, found: boo
     )
 
 
-def test_a_container_of_another_alias_is_not_reported() -> None:
+def test_a_container_that_belongs_to_another_alias_is_not_reported() -> None:
     files = {"apps/web/r.yaml": File(f"{HEAD}containers: [{{image: '{API}:v1'}}]\n")}
     aim = target("manifests", keys=Keys(manifests_name="mirror/api"), others=(Claim("db", API),))
     assert also_at("manifests", files, aim, image(f"{API}:v2")) == ()

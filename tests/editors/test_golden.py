@@ -1,7 +1,7 @@
-"""Folders with `before/`, `event.json`, `after/` for every target and every style of YAML.
+"""Golden folders (`before/`, `event.json`, `after/`) for every target and every YAML style.
 
-`event.json` has the image and the data of the target. If it has `error`, nothing may be written,
-and the error must contain this text. Files are compared byte by byte.
+`event.json` contains the image and the target's data. If it contains `error`, nothing may be
+written, and the error must contain this text. Files are compared byte by byte.
 """
 
 import json
@@ -22,7 +22,7 @@ MODES = {"link": "120000", "submodule": "160000", "folder": "040000"}
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """Return the files below a folder, by path."""
+    """Return the texts of the files below a folder, keyed by path."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes().decode() for path in found}
 
@@ -80,7 +80,7 @@ def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_all_golden_folders_pass_without_libyaml() -> None:
     for folder in FOLDERS:
         if folder.name == "tab-in-comment":
-            continue  # only ruamel.yaml's parser refuses a tab before a comment
+            continue  # only ruamel.yaml's parser rejects a tab before a comment
         event = json.loads((folder / "event.json").read_text())
         if "error" not in event:
             before = {path: File(text) for path, text in texts(folder / "before").items()}

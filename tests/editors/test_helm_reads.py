@@ -1,6 +1,6 @@
-"""Helm reads the same values as we read and write, with anchors, merge keys, and duplicate keys.
+"""Helm reads the values that we read and write, even with anchors, merge keys, or duplicate keys.
 
-Helm reads all texts in one call with its function `fromYaml`, the way it reads values files, too.
+All texts are read in one Helm call with the `fromYaml` function, which parses like values files.
 """
 
 import itertools
@@ -167,7 +167,7 @@ def test_ambiguous_or_shared_values_are_rejected(text: str, message: str) -> Non
         ("image: &i {repository: ghcr.io/acme/api}\nworker: *i\n", ("worker.tag",)),
     ],
 )
-def test_a_shared_value_of_the_same_image_changes_everywhere(
+def test_a_value_shared_by_uses_of_the_same_image_changes_everywhere(
     text: str, shared: tuple[str, ...]
 ) -> None:
     files = {"v.yaml": File(text)}

@@ -1,4 +1,4 @@
-"""The laws of every editor, for YAML in every style."""
+"""The laws that every editor obeys, for YAML in every style."""
 
 import copy
 from typing import Any
@@ -76,7 +76,7 @@ def put(data: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def is_string(text: str, path: tuple[Any, ...], value: str) -> bool:
-    """Return whether a YAML 1.1 reader reads this string at a path, however it reads the keys."""
+    """Return whether a YAML 1.1 reader finds this string at a path, whatever the key types are."""
     node: Any = next(yaml.compose_all(text.removeprefix("\ufeff"), yaml.SafeLoader))
     for step in path:
         inner = node.value
@@ -89,7 +89,7 @@ def is_string(text: str, path: tuple[Any, ...], value: str) -> bool:
 
 
 def changed_lines(before: str, after: str) -> int:
-    """Return the number of lines from the first to the last that differs."""
+    """Return the number of lines from the first to the last line that differs."""
     old, new = before.splitlines(), after.splitlines()
     while old and new and old[0] == new[0]:
         old, new = old[1:], new[1:]

@@ -1,4 +1,4 @@
-"""Patches of the live Application's own source: what changes, what stays, and the tested values."""
+"""Patches to a live Application's own source: what changes, what remains, and what is tested."""
 
 import copy
 from typing import Any
@@ -212,7 +212,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("kind", "source", "keys", "expected"), READ)
-def test_the_current_version_of_the_source_is_read(
+def test_the_current_version_is_read_from_the_source(
     kind: Kind, source: dict[str, Any], keys: dict[str, str], expected: Any
 ) -> None:
     found = read(manifest_of(source), 0, target(kind, **keys))
@@ -236,12 +236,12 @@ GONE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("manifest", GONE)
-def test_a_source_that_is_gone_is_reported(manifest: dict[str, Any]) -> None:
+def test_a_missing_source_is_reported(manifest: dict[str, Any]) -> None:
     with pytest.raises(SourceError, match="no longer exists"):
         write(manifest, 1, target("Helm"), parse_image(f"{WEB}:2"))
 
 
-def test_a_plugin_without_named_variables_is_an_annotation_error() -> None:
+def test_a_plugin_without_named_variables_causes_an_annotation_error() -> None:
     with pytest.raises(AnnotationError):
         write(manifest_of({}), 0, target("Plugin"), parse_image(f"{WEB}:2"))
 

@@ -1,4 +1,4 @@
-"""Override files mark copied entries with a comment. Unmarked entries belong to people."""
+"""In override files, a comment marks each copied entry. Unmarked entries belong to people."""
 
 import re
 import time
@@ -34,7 +34,7 @@ AIMS: dict[str, Any] = {
 
 
 def element(section: str, name: str, value: str, mark: str = "") -> str:
-    """Return an element of the list, as people write it."""
+    """Return a list element as people would write it."""
     mark = f"  {mark}" if mark else ""
     if section == "kustomize":
         return f"  - {name}:{value}{mark}\n"
@@ -56,7 +56,7 @@ def written(aim: Target, text: str, common: str | None = None) -> str:
 
 
 ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], str, list[tuple[str, str, str]]]] = [
-    # description, in the file, in the spec, in the common file, afterwards
+    # description; entries in the file, in the spec, and in the common file; result
     ("marked follows", [("a", "v1", FROM_SPEC)], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
     ("its own stays", [("a", "v1", "")], [("a", "v3", "")], "", [("a", "v1", "")]),
     ("another comment is none", [("a", "v1", "# from me")], [("a", "v3", "")], "", [("a", "v1", "# from me")]),
@@ -87,7 +87,7 @@ def test_only_marked_entries_follow_the_spec(
     assert text.startswith(expected)
     assert (
         "from" not in text[len(expected) :]
-    )  # only the image's own entry follows, which has no mark
+    )  # the only other entry is the image's own, which is not marked
 
 
 @pytest.mark.parametrize("section", AIMS)
@@ -129,8 +129,8 @@ def test_only_comments_after_block_style_values_are_marks(text: str) -> None:
         ("{name: a, value: v1}", ("a", "v1", False), False),
         ("{name: a, value: v2}", ("a", "v1", False), True),
         ("{name: a, value: v1, forcestring: true}", ("a", "v1", False), True),
-        ("{name: image.tag, value: v1}", ("image.tag", "v0", False), False),  # the image's own
-        ("{name: db.tag, value: v1}", ("db.tag", "v0", False), False),  # another alias's
+        ("{name: image.tag, value: v1}", ("image.tag", "v0", False), False),  # belongs to the image
+        ("{name: db.tag, value: v1}", ("db.tag", "v0", False), False),  # belongs to another alias
         ("{name: own, value: v1}", ("a", "v1", False), False),
     ],
 )
@@ -150,7 +150,7 @@ def test_unmarked_entries_that_differ_from_the_spec_are_reported(
         ([("b", "v1", "")], "", [FROM_SPEC]),
         ([("b", "v1", "")], "v4", [FROM_COMMON]),
         ([("b", "v1", "# from me")], "", [FROM_SPEC]),
-        ([("b", "v1", FROM_SPEC)], "", []),  # the next update adds it
+        ([("b", "v1", FROM_SPEC)], "", []),  # the next update adds this entry
         ([("a", "v1", "")], "", []),
         ([], "", []),
     ],
@@ -192,7 +192,7 @@ def test_a_marked_entry_that_shares_a_line_is_kept() -> None:
     assert written(AIMS["helm"](), text).startswith(text)
 
 
-def test_other_targets_report_no_stray_entries() -> None:
+def test_other_kinds_of_targets_report_no_stray_entries() -> None:
     assert strays("kustomization", {}, target("kustomization")) == ()
 
 
@@ -209,7 +209,7 @@ OTHERS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=4, unique_by
 def test_marked_entries_follow_their_origin_and_unmarked_entries_stay(
     elements: Any, spec: Any, common: Any
 ) -> None:
-    """Marked entries equal their origin. Unmarked entries are unchanged, byte by byte."""
+    """Marked entries equal their origin. Unmarked entries remain byte-for-byte unchanged."""
     blocks = [
         f"  - name: {quoted(name)}{f'  {mark}' if mark else ''}\n    value: {quoted(value)}\n    forcestring: {flag}\n"
         for name, value, mark, flag in [(*one[:3], str(one[3]).lower()) for one in elements]

@@ -1,4 +1,4 @@
-"""One value changed in files that people published: one line differs, and nothing else is reported."""
+"""In published files, changing one value changes one line, and nothing else is reported."""
 
 import os
 from pathlib import Path
@@ -10,11 +10,11 @@ from support import DATA, ROOT
 from task.editors.yaml.edit import Splice, apply, splice
 from task.editors.yaml.tree import Node, Tree, parse, walk
 
-MOST = 10  # values per file, which is checked completely after each one
+MOST = 10  # number of values changed per file; the whole file is checked after each change
 
 
 def values(tree: Tree) -> list[Node]:
-    """Return some scalars that are not keys, spread over the file."""
+    """Return some non-key scalars, spread over the file."""
     found = [
         node
         for root in tree.roots
@@ -43,7 +43,7 @@ def check(text: str) -> None:
 
 
 def published() -> list[Path]:
-    """Return real Applications, the files that we ship, and the definitions in SCHEMAS_DIR."""
+    """Return real Applications, files that we ship, and the schema definitions in SCHEMAS_DIR."""
     shipped = [
         path
         for folder in ("tekton", "argo-workflows", "templates")
@@ -54,7 +54,7 @@ def published() -> list[Path]:
     )
     small = [
         path for path in definitions if path.stat().st_size < 300_000
-    ]  # a larger file takes half a minute
+    ]  # a larger file would take half a minute
     return [
         *sorted((DATA / "examples").glob("*.yaml")),
         ROOT / "action.yml",
@@ -64,7 +64,7 @@ def published() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", published(), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_one_value_of_a_published_file_changes_one_line(path: Path) -> None:
+def test_changing_one_value_in_a_published_file_changes_one_line(path: Path) -> None:
     check(path.read_text())
 
 
@@ -88,5 +88,5 @@ def scalars(node: yaml.Node) -> list[tuple[str, int]]:
     return [each for inner in node.value for each in scalars(inner)]
 
 
-def test_splices_at_one_place_come_out_in_order() -> None:
+def test_splices_at_one_position_are_applied_in_order() -> None:
     assert apply("ab", [Splice(1, 1, "x"), Splice(1, 1, "y"), Splice(0, 1, "")]) == "xyb"

@@ -1,4 +1,4 @@
-"""The current version in a target, and when a write is needed although the text is equal."""
+"""The current version in a target, and writes that are needed even if the tag is already equal."""
 
 from dataclasses import replace
 
@@ -107,12 +107,12 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
         "helm-override",
         Keys(),
         helm("name: image.tag, value: 1.0, forcestring: true"),
-    ),  # Argo CD fails on a number
+    ),  # Argo CD fails if the tag is a number
     (
         "helm-override",
         Keys(),
         helm('name: image.tag, value: "12345678"'),
-    ),  # `helm --set` reads a number
+    ),  # `helm --set` parses the tag as a number
     ("helm-override", Keys(), helm("name: image.tag, value: v1", "name: image.tag, value: v2")),
     ("kustomize-override", Keys(), f"kustomize:\n  images:\n  - {API}:1.0\n  - {API}:2.0\n"),
     ("kustomize-override", Keys(kustomize_name="x"), f"kustomize:\n  images:\n  - y={API}:1.0\n"),
@@ -126,7 +126,7 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
     ("kustomization", Keys(kustomize_name="x"), f"images:\n- {{name: {API}, newTag: v1}}\n"),
     ("helmvalues", Keys(tag="t"), "t: 1.10\n"),
     ("helmvalues", Keys(tag="t"), "t: yes\n"),
-    ("helmvalues", Keys(tag="t"), "t: |\n  v1\n"),  # ends with a line break
+    ("helmvalues", Keys(tag="t"), "t: |\n  v1\n"),  # the tag ends with a line break
     (
         "flux",
         Keys(),
@@ -144,7 +144,7 @@ def test_unsound_entries_need_a_write_even_if_the_tag_is_equal(
     assert not reading.sound
 
 
-def test_manifests_that_differ_are_not_sound() -> None:
+def test_manifests_with_different_versions_are_not_sound() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {}\n"
     files = {
         "apps/web/a.yaml": File(pod.format(f"{API}:v1")),

@@ -39,7 +39,7 @@ def chart(folder: Path, **files: str) -> Path:
 
 
 def rendered(folder: Path, parameters: Any = ()) -> Any:
-    """Return the output of `helm template` with parameters as Argo CD passes them."""
+    """Return the output of `helm template`, with parameters passed as in Argo CD."""
     flags = []
     for each in parameters:
         flags += [
@@ -145,7 +145,7 @@ OVERLAYS = {
 
 
 def built(folder: Path, kustomization: str) -> list[str]:
-    """Return the images of the containers in kustomize's output, in order."""
+    """Return the container images in the output of kustomize, in order."""
     (folder / "d.yaml").write_text(DEPLOYMENT)
     (folder / "kustomization.yaml").write_text(kustomization)
     done = subprocess.run([*needs("kustomize"), str(folder)], capture_output=True, check=True)
@@ -211,7 +211,7 @@ def test_the_entry_that_kustomize_applies_is_read_as_current(
     tmp_path: Path, entries: Any, edited: Any, base: str
 ) -> None:
     images: list[str] = []
-    if edited:  # as Argo CD applies an override file
+    if edited:  # the way Argo CD applies an override file
         images = [
             f"{f'{name}=' if new else ''}ghcr.io/acme/api{f':{tag}' if tag else ''}{f'@{digest}' if digest else ''}"
             for name, new, digest, tag in entries

@@ -1,4 +1,4 @@
-"""State files: their content, their errors, and how little of them a write changes."""
+"""State files: contents, errors, and how few lines a write changes."""
 
 import difflib
 from dataclasses import replace
@@ -99,7 +99,7 @@ BY_HAND_STATE = State(
 
 
 def changes(old: str, new: str) -> list[str]:
-    """Return the removed and the added lines."""
+    """Return the removed lines and the added lines."""
     return [line for line in difflib.ndiff(old.splitlines(), new.splitlines()) if line[0] in "+-"]
 
 
@@ -108,19 +108,19 @@ API_IN = IN + "    images:\n      api: "
 
 
 def write(text: str, state: State) -> str:
-    """Return the text that stores this state of the one file."""
+    """Return the state file's text after storing this state for the only target file."""
     return write_state(text, {FILE: state})
 
 
 def read(text: str) -> State:
-    """Return the state of the one file in the text."""
+    """Return the only target file's state in the text."""
     states = read_state(text)
     assert set(states) <= {FILE}
     return states.get(FILE, State())
 
 
 def other(state: State, alias: str, **more: Any) -> State:
-    """Return the state with different memory of one image."""
+    """Return the state with a different memory for one image."""
     return replace(
         state, images={**state.images, alias: replace(state.images.get(alias, Memory()), **more)}
     )
@@ -172,7 +172,7 @@ def test_comments_in_an_otherwise_empty_file_are_kept() -> None:
     )
 
 
-def test_a_file_written_by_hand_is_read_literally_and_kept() -> None:
+def test_a_manually_written_file_is_read_literally_and_kept() -> None:
     assert read(BY_HAND) == BY_HAND_STATE
     assert write(BY_HAND, BY_HAND_STATE) == BY_HAND
 
@@ -298,7 +298,7 @@ def test_files_in_every_yaml_style_can_be_updated(text: str) -> None:
         ("[" * 300, "nested deeper|not valid", "delete it"),
     ],
 )  # fmt: skip
-def test_invalid_state_files_are_rejected_with_line_and_hint(
+def test_invalid_state_files_are_rejected_with_a_line_number_and_a_hint(
     text: str, message: str, hint: str
 ) -> None:
     for call in (lambda: read(text), lambda: write(text, FULL)):
@@ -371,8 +371,8 @@ files:
         (State(), ["hold", "written"]),
     ],
 )
-def test_keys_from_a_newer_version_are_kept(state: State, gone: list[str]) -> None:
-    """An entry is removed together with its unknown keys."""
+def test_unknown_keys_from_a_newer_version_are_kept(state: State, gone: list[str]) -> None:
+    """If an entry is removed, its unknown keys are removed, too."""
     assert read(NEWER) == State(Hold("x"), {"api": Memory(Written("v1"))})
     for text in (NEWER, NEWER.replace("\n", "\r\n")):
         new = write(text, state)

@@ -1,4 +1,4 @@
-"""A written string is read back as the same string by every YAML reader."""
+"""Every YAML reader reads a written string back as the same string."""
 
 import re
 from io import StringIO
@@ -21,7 +21,7 @@ TEXTS = st.text(max_size=12) | NUMERIC | WORDS | st.builds("{}{}".format, WORDS,
 
 
 def go_takes_for_a_string(text: str) -> bool:
-    """Return whether goyaml.v2, the reader of Helm, Argo CD, and kustomize, reads a string."""
+    """Return whether goyaml.v2 (used by Helm, Argo CD, and kustomize) parses a text as a string."""
     if text.lower() in {"y", "yes", "n", "no", "on", "off", "true", "false", "null", "", "~", "<<"}:
         return False
     if text[:1] not in {*"+-.0123456789", "~", *"yYnNtTfFoO<", ""}:
@@ -79,7 +79,7 @@ def test_text_in_the_requested_quotes_is_read_back_unchanged(text: str, style: s
 
 
 @given(TEXTS)
-def test_text_that_a_reader_does_not_read_as_a_string_looks_typed(text: str) -> None:
+def test_text_that_some_reader_does_not_parse_as_a_string_looks_typed(text: str) -> None:
     try:
         taken = yaml.safe_load(f"key: {text}\n")
     except (yaml.YAMLError, ValueError):

@@ -1,4 +1,4 @@
-"""The stand-in of a forge: the class that the test imports as `Server`."""
+"""A fake forge: an instance of the class that the test module imports as `Server`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +9,6 @@ from support.serving import serving
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Yield a forge without requests."""
+    """Yield a forge that contains no requests."""
     with serving(request.module.Server()) as running:
         yield running

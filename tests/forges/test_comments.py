@@ -1,4 +1,4 @@
-"""One comment on a pull request on each forge: created once, then edited; others' are untouched."""
+"""One comment per pull request on each forge: created once, then edited. Other comments remain."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ def text(build: str, mark: str = MARK) -> str:
 
 
 class Said:
-    """A request on a forge, and its comments."""
+    """A pull request on a forge, and its comments."""
 
     def __init__(self, name: str, server: ForgeServer) -> None:
         self.name, self.server, self.place = name, server, place_on(KINDS[name], server)
@@ -60,14 +60,14 @@ def test_a_comment_is_created_once_and_then_edited(said: Said) -> None:
     assert first.startswith("http")
     assert str(said.server.notes[0].number) in first
     said.server.seen.clear()
-    assert said.put(text("1.0")) == first  # it already has this text
+    assert said.put(text("1.0")) == first  # the comment already has this text
     assert [one for one in said.server.seen if one.method in ("PUT", "PATCH")] == []
     assert said.put(text("1.1")) == first
     assert said.bodies == [text("1.1")]
 
 
 def test_comments_of_other_people_with_our_mark_are_not_edited(said: Said) -> None:
-    """A token that may write to the repository could edit these."""
+    """A token with write access to the repository could edit these comments."""
     theirs = said.server.say(said.request, text("stolen"), author="mallory")
     said.put(text("1.0"))
     later = said.server.say(said.request, text("stolen again"), author="mallory")
@@ -76,7 +76,7 @@ def test_comments_of_other_people_with_our_mark_are_not_edited(said: Said) -> No
     assert (theirs.body, later.body) == (text("stolen"), text("stolen again"))
 
 
-def test_the_newest_of_our_comments_is_edited(said: Said) -> None:
+def test_our_newest_comment_is_edited(said: Said) -> None:
     old = said.server.say(said.request, text("0.1"))
     said.server.say(said.request, text("0.2"))
     said.put(text("1.0"))
@@ -101,7 +101,7 @@ def test_comments_with_other_or_quoted_marks_are_not_edited(said: Said) -> None:
     assert len(said.bodies) == 4
 
 
-def test_our_comment_is_found_among_hundreds_of_others(said: Said) -> None:
+def test_our_comment_is_found_among_hundreds_of_other_comments(said: Said) -> None:
     said.put(text("1.0"))
     for number in range(250):
         said.server.say(said.request, f"comment {number}", author="ann")
@@ -142,7 +142,7 @@ def test_a_comment_on_a_missing_pull_request_is_an_error(said: Said) -> None:
 @pytest.mark.parametrize(
     ("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)]
 )
-def test_login_and_server_failures_do_not_show_the_token(
+def test_authentication_and_server_failures_do_not_show_the_token(
     said: Said, kind: str, error: type[TaskError]
 ) -> None:
     said.server.fail(said.server.refusal(kind), times=3)

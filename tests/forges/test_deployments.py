@@ -1,4 +1,4 @@
-"""Deployments on forges that show them: begun, ended, found by a later run, and refused."""
+"""Deployments on forges that support them: started, ended, found by a later run, or rejected."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,7 +34,7 @@ STATES = {
 
 
 class Deployed:
-    """A repository whose builds are deployed, on a forge."""
+    """A repository on a forge, with builds that are deployed."""
 
     def __init__(self, name: str, server: ForgeServer) -> None:
         self.name, self.server, self.place = name, server, place_on(KINDS[name], server)
@@ -71,12 +71,12 @@ def test_a_queued_deployment_is_not_shown_as_a_success(deployed: Deployed) -> No
     ]
 
 
-def test_a_later_run_ends_the_deployment_of_an_earlier_run(deployed: Deployed) -> None:
+def test_a_later_run_ends_an_earlier_runs_deployment(deployed: Deployed) -> None:
     deployed.forge().begin(WEB)
-    deployed.server.deploy("argocd/web", "d" * 40, "success")  # for another commit
+    deployed.server.deploy("argocd/web", "d" * 40, "success")  # a deployment of another commit
     deployed.server.deploy(
         "argocd/web", COMMIT, "running", ours=False
-    )  # from a job with an `environment`
+    )  # created by a job with an `environment`
     deployed.server.deploy("argocd/api", COMMIT, "running")
     before = [list(one.states) for one in deployed.server.deployments]
     assert deployed.forge().end(replace(WEB, state="success"), begun=False)
@@ -115,7 +115,7 @@ def test_a_github_deployment_links_to_argo_cd() -> None:
         assert server.deployments[0].links == [WEB.page]
 
 
-def test_github_also_gets_a_commit_status() -> None:
+def test_github_also_receives_a_commit_status() -> None:
     with serving(KINDS["github"].fake()) as server:
         forge = Deployed("github", server).forge()
         forge.sum_up(CommitStatus(COMMIT, "image-update/web", "success", "y" * 200, WEB.run))
@@ -126,7 +126,7 @@ def test_github_also_gets_a_commit_status() -> None:
         assert "statuses: write" in caught.value.hint
 
 
-def test_a_gitlab_environment_without_a_link_gets_a_link_once() -> None:
+def test_a_link_is_added_once_to_a_gitlab_environment_without_one() -> None:
     with serving(KINDS["gitlab"].fake()) as server:
         deployed = Deployed("gitlab", server)
         for _again in range(2):
@@ -137,7 +137,7 @@ def test_a_gitlab_environment_without_a_link_gets_a_link_once() -> None:
         assert server.links == {500: WEB.page}  # type: ignore[attr-defined]
 
 
-def test_a_gitlab_deployment_is_shown_even_if_its_link_is_refused() -> None:
+def test_a_gitlab_deployment_is_reported_even_if_its_link_is_rejected() -> None:
     with serving(KINDS["gitlab"].fake()) as server:
         deployed = Deployed("gitlab", server)
         server.fail(server.refusal("forbidden"), "PUT", "/environments/500")

@@ -14,7 +14,7 @@ BB = ("bitbucket", "bitbucket.org", "https://api.bitbucket.org/2.0")
 AZ = ("azure", "dev.azure.com", "https://dev.azure.com/acme")
 WEB, DEPLOY = ("acme", "deploy"), "https://github.com/acme/deploy"
 
-# url → (forge, host, api), project, page
+# URL → (forge, host, API address), project, page
 URLS = [
     ("https://github.com/acme/deploy", GH, WEB, DEPLOY),
     ("https://github.com/acme/deploy.git", GH, WEB, DEPLOY),
@@ -76,7 +76,7 @@ URLS = [
         "http://gitea.local:3000/acme/deploy",
     ),
     (
-        "https://forgejo.example.com/git/acme/deploy",  # below a path: a project name has two parts
+        "https://forgejo.example.com/git/acme/deploy",  # below a path: project names have two parts
         ("gitea", "forgejo.example.com", "https://forgejo.example.com/git/api/v1"),
         WEB,
         "https://forgejo.example.com/git/acme/deploy",
@@ -170,7 +170,7 @@ def test_repository_urls_map_to_their_forge(
 
 
 OTHER = [
-    # known, url → api, project
+    # known servers, URL → API address, project
     (
         ("gitlab", "https://example.com/gitlab"),
         "https://example.com/gitlab/a/b.git",
@@ -241,7 +241,7 @@ def test_a_forge_option_without_an_address_applies_to_every_unknown_host() -> No
     assert (place.forge, place.api) == ("gitea", "https://git.example.com/api/v1")
 
 
-def test_unknown_ssh_hosts_belong_to_the_chosen_forge() -> None:
+def test_unknown_ssh_hosts_are_assigned_to_the_chosen_forge() -> None:
     chosen = forge_option("gitlab=https://gitlab.example.com")
     place = place_of("git@ssh.example.com:a/b/c.git", [chosen])
     assert place is not None
@@ -249,7 +249,7 @@ def test_unknown_ssh_hosts_belong_to_the_chosen_forge() -> None:
     assert place_of("git@ssh.example.com:a/b/c.git", [replace(chosen, chosen=False)]) is None
     assert (
         place_of("https://other.example.com/a/b", [chosen]) is None
-    )  # an https URL itself has the address of the pages
+    )  # an https URL itself contains the address of the web pages
 
 
 @pytest.mark.parametrize(
@@ -306,10 +306,10 @@ def test_a_host_that_starts_like_github_is_another_host() -> None:
     assert place is not None
     assert (
         place.api == "https://github.com.evil.example/api/v3"
-    )  # and no token is sent there: task/forges/tokens.py
+    )  # and task/forges/tokens.py sends no token there
 
 
-def test_a_login_in_the_url_is_never_shown() -> None:
+def test_credentials_in_the_url_are_never_shown() -> None:
     place = place_of("https://user:s3cret@gitlab.com/acme/deploy")
     assert "s3cret" not in repr(place)
     with pytest.raises(Malformed) as caught:
@@ -317,7 +317,7 @@ def test_a_login_in_the_url_is_never_shown() -> None:
     assert "s3cret" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_query_and_fragment_are_not_part_of_a_name() -> None:
+def test_query_and_fragment_are_not_part_of_the_repository_name() -> None:
     place = place_of("https://github.com/acme/deploy?x=/../y#z")
     assert place is not None
     assert place.project == WEB
@@ -409,7 +409,7 @@ def test_each_forge_has_a_compare_page(url: str, compare: str) -> None:
         ({"CI_SERVER_URL": "git.example.com"}, ()),
     ],
 )
-def test_the_server_of_the_ci_system_is_a_known_forge(
+def test_the_ci_systems_server_is_a_known_forge(
     environ: dict[str, str], known: tuple[Known, ...]
 ) -> None:
     assert known_to(environ) == known

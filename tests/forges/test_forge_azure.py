@@ -1,4 +1,4 @@
-"""Pull requests of Azure DevOps."""
+"""Azure DevOps pull requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_the_identities_api_address_is_derived_from_the_host(api: str, people: s
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_sign_in_page_is_reported_as_a_wrong_token(
+def test_a_sign_in_page_is_reported_as_an_invalid_token(
     reply: Reply, method: str, world: World, server: Server
 ) -> None:
     wanted = world.push("1.1")
@@ -103,7 +103,7 @@ def test_an_older_server_is_called_with_an_older_api_version(world: World, serve
     assert {one.one("api-version") for one in server.seen[1:]} == {"7.0"}
 
 
-def test_long_descriptions_are_read_completely(world: World, server: Server) -> None:
+def test_long_descriptions_are_read_in_full(world: World, server: Server) -> None:
     wanted = world.push("1.1")
     wanted = replace(wanted, body=wanted.body.replace("\n\n", "\n\n" + "a line\n" * 300 + "\n", 1))
     world.propose(wanted)
@@ -123,7 +123,7 @@ def test_reviewers_are_found_by_id_address_and_name(world: World, server: Server
     world.propose(wanted)
     assert not any(
         "reviewers" in one for one in server.writes
-    )  # adding people again would remove their votes
+    )  # adding reviewers again would remove their votes
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(
     wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(
         server.refusal("down"), "POST", "/labels", times=2
-    )  # the first failure is retried at once
+    )  # the first failure is retried immediately
     fails(world, UnreachableError, wanted)
     completes(world, wanted)
     assert server.open[0].labels == ["deploy"]
@@ -163,7 +163,7 @@ def test_a_draft_is_not_set_to_auto_complete(world: World, server: Server) -> No
     assert "auto-complete" in done.note  # a draft never completes
 
 
-def test_unsupported_assignees_are_noted(world: World) -> None:
+def test_unsupported_assignees_cause_a_note(world: World) -> None:
     assert "assignees" in world.propose(replace(world.push("1.1"), assignees=("ann",))).note
 
 
@@ -203,7 +203,7 @@ def policy(number: int, kind: str, *, blocking: bool = True, **settings: bool) -
             {"deleteSourceBranch": True, "mergeStrategy": "squash"},
         ),
         (
-            HEAD,  # it waits only for required policies
+            HEAD,  # auto-complete waits only for required policies
             [
                 policy(7, BUILD, blocking=False),
                 policy(8, BUILD),

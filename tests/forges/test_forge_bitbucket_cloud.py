@@ -1,4 +1,4 @@
-"""Pull requests of Bitbucket Cloud."""
+"""Bitbucket Cloud pull requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_each_token_is_sent_in_the_matching_authorization_header(
     assert CloudClient(reach, "").login() == {"Authorization": header}
 
 
-def test_a_refused_token_leads_to_a_hint_about_the_user_name(world: World) -> None:
+def test_a_rejected_token_leads_to_a_hint_about_the_user_name(world: World) -> None:
     forge = world.forge("wrong-token")
     with pytest.raises(CredentialsError) as caught:
         forge.find("main", HEAD)
@@ -67,13 +67,13 @@ def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server
     assert reviewer in done.note
 
 
-def test_refused_reviewers_do_not_prevent_the_pull_request(world: World, server: Server) -> None:
+def test_rejected_reviewers_do_not_prevent_the_pull_request(world: World, server: Server) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("bob",)))
     assert server.open[0].reviewers == []
     assert "is the author" in done.note
 
 
-def test_reviewers_that_cannot_be_looked_up_are_noted(world: World, server: Server) -> None:
+def test_reviewers_that_cannot_be_looked_up_cause_a_note(world: World, server: Server) -> None:
     server.can_list_members = False
     done = world.propose(replace(world.push("1.1"), reviewers=("ann",)))
     assert len(server.open) == 1
@@ -92,7 +92,7 @@ def test_an_update_adds_reviewers_without_removing_any(world: World, server: Ser
     assert server.writes == []
 
 
-def test_unsupported_options_are_noted_each_time(world: World) -> None:
+def test_unsupported_options_cause_a_note_each_time(world: World) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",), assignees=("ann",), auto_merge=True)
     for _turn in range(2):
         note = world.propose(wanted).note
@@ -149,7 +149,7 @@ def test_an_older_build_lets_the_newer_build_open_the_pull_request(
     older, newer = world.push("1.1"), world.push("1.2")
 
     def open_it(_request: Request) -> None:
-        if len(server.seen) == 3:  # it found no request, and read the branch
+        if len(server.seen) == 3:  # this run found no request, and read the branch
             server.add(base="main", head=HEAD, title=newer.title, body=newer.body)
 
     server.before = open_it

@@ -1,4 +1,4 @@
-"""Pull requests of Bitbucket Data Center."""
+"""Bitbucket Data Center pull requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,13 +46,13 @@ def test_each_token_is_sent_in_the_matching_authorization_header(
     assert DataCenterClient(reach, "").login() == {"Authorization": header}
 
 
-def test_project_and_repository_names_ignore_case(world: World, server: Server) -> None:
+def test_project_and_repository_names_are_case_insensitive(world: World, server: Server) -> None:
     other = World(server, replace(world.place, project=("ops", "Deploy")), BitbucketDataCenter)
     wanted = world.push("1.1")
     assert world.propose(wanted).number == other.propose(wanted).number
 
 
-def test_our_pull_request_is_found_among_others(world: World, server: Server) -> None:
+def test_our_pull_request_is_found_among_other_pull_requests(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     server.page_size = 1
     for base in ("staging", "production"):
@@ -62,7 +62,9 @@ def test_our_pull_request_is_found_among_others(world: World, server: Server) ->
     assert found.number == "1"
 
 
-def test_unknown_reviewers_are_noted_and_the_others_added(world: World, server: Server) -> None:
+def test_unknown_reviewers_cause_a_note_and_the_others_are_added(
+    world: World, server: Server
+) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("ann", "nobody")))
     assert server.open[0].reviewers == ["ann"]
     assert "reviewer nobody: " in done.note
@@ -79,7 +81,7 @@ def test_an_update_adds_reviewers_without_removing_any(world: World, server: Ser
     assert server.writes == []
 
 
-def test_unsupported_labels_and_assignees_are_noted(world: World) -> None:
+def test_unsupported_labels_and_assignees_cause_a_note(world: World) -> None:
     note = world.propose(replace(world.push("1.1"), labels=("deploy",), assignees=("ann",))).note
     assert "labels" in note
     assert "assignees" in note
@@ -88,7 +90,7 @@ def test_unsupported_labels_and_assignees_are_noted(world: World) -> None:
 @pytest.mark.parametrize(
     ("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")]
 )
-def test_drafts_need_bitbucket_8_18(
+def test_drafts_require_bitbucket_8_18(
     release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server
 ) -> None:
     server.release = release
@@ -113,7 +115,7 @@ def test_an_update_preserves_concurrent_changes(world: World, server: Server) ->
     assert server.open[0].reviewers == ["bob"]
 
 
-def test_an_update_gives_up_after_endless_concurrent_changes(world: World, server: Server) -> None:
+def test_an_update_gives_up_after_repeated_concurrent_changes(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
 
     def change(request: Request) -> None:
@@ -156,7 +158,7 @@ def test_auto_merge_is_requested_once_per_commit(world: World, server: Server) -
     assert len(merges(server)) == 2
 
 
-def test_auto_merge_merges_at_once_if_all_checks_pass(world: World, server: Server) -> None:
+def test_auto_merge_merges_immediately_if_all_checks_pass(world: World, server: Server) -> None:
     server.all_checks_pass = True
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)

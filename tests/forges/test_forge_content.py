@@ -1,4 +1,4 @@
-"""The texts of pull requests, truncated to a forge's limits, and values in a forge's responses."""
+"""Pull request texts, truncated to a forge's limits, and values from a forge's responses."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ WANTED = Proposal(
 )
 
 
-def test_the_body_contains_a_mark_of_its_title() -> None:
+def test_the_body_contains_a_mark_derived_from_the_title() -> None:
     assert with_fitting_text(WANTED, 1000) == replace(
         WANTED, body=f"{BEGIN}\n\ntext\n\n{MARKS}\n{TITLE}\n{END}\n"
     )
@@ -49,7 +49,7 @@ def test_titles_and_texts_written_by_people_are_kept(title: str, before: str, af
     assert with_fitting_text(newer, 1000, replace(now, title=kept.title, body=kept.body)) == kept
 
 
-def test_a_text_without_our_marks_is_kept_as_written_by_a_person() -> None:
+def test_a_text_without_our_marks_is_assumed_to_be_written_by_a_person_and_kept() -> None:
     now = Proposed("", "1", "open", "By hand", "Who needs this?\n")
     kept = with_fitting_text(WANTED, 1000, now)
     assert (kept.title, kept.body) == ("By hand", f"Who needs this?\n\n{BODY}")
@@ -97,7 +97,7 @@ def test_truncating_a_body_keeps_its_marks() -> None:
         (
             "t\u200b" * 200,
             "t\u200b" * 127 + "…",
-        ),  # where characters are counted, zero-width ones count, too
+        ),  # where characters are counted, zero-width characters count, too
     ],
 )
 def test_a_long_title_is_truncated(title: str, cut: str) -> None:
@@ -129,7 +129,7 @@ def test_titles_and_bodies_are_compared_without_surrounding_whitespace(
         ("", "", "c", False),
     ],
 )
-def test_a_body_changed_by_another_build_is_overtaken(
+def test_a_body_changed_by_another_build_counts_as_overtaken(
     found: str, now: str, ours: str, answer: bool
 ) -> None:
     bodies = [

@@ -1,6 +1,6 @@
-"""Requests are checked against the forges' own API descriptions.
+"""Requests are validated against the forges' own API descriptions.
 
-`fakes.forge_server` checks the requests of our clients in all forge tests. These tests cover the
+In all forge tests, `fakes.forge_server` checks the requests of our clients. These tests cover the
 check itself and the creation of the files.
 """
 
@@ -22,7 +22,7 @@ WRONG: list[tuple[str, str, str, dict[str, list[str]], Any, str]] = [
     ("github", "PUT", PULLS, {}, {}, "is not described"),
     ("gitea", "GET", PULLS, {"head": ["h"]}, None, "knows no parameter head"),
     ("gitea", "POST", PULLS, {}, PULL | {"labels": ["deploy"]}, "is not of type 'integer'"),
-    ("gitea", "GET", f"{PULLS}/1/review", {}, None, ""),  # a base called "1", and a head
+    ("gitea", "GET", f"{PULLS}/1/review", {}, None, ""),  # a base named "1", and a head
     ("gitea", "DELETE", f"{PULLS}/1", {}, None, "is not described"),
     (
         "gitlab",
@@ -56,7 +56,7 @@ WRONG: list[tuple[str, str, str, dict[str, list[str]], Any, str]] = [
         {"direction": ["OUT"]},
         None,
         "",
-    ),  # the description allows any text
+    ),  # the description allows any string
     ("bitbucket-server", "POST", CENTER, {}, {"fromRef": {"ref": "x"}}, "'ref' was unexpected"),
     (
         "azure",

@@ -1,4 +1,4 @@
-"""Pull requests of Gitea and Forgejo."""
+"""Gitea and Forgejo pull requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +51,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
         "automatic",
         "deploy",
         "new",
-    ]  # one from the organization, one created
+    ]  # one organization label, one newly created label
     assert list(server.known_labels.values()) == ["deploy", "new"]
     assert (pull.reviewers, server.teams, server.assigned) == (
         ["ann"],
@@ -59,7 +59,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
         {1: ["bob"]},
     )
     assert done.note == ""
-    pull.labels, server.teams, server.assigned = [], {}, {}  # a person removed them
+    pull.labels, server.teams, server.assigned = [], {}, {}  # a person removed these
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
@@ -75,7 +75,7 @@ def test_an_unknown_user_does_not_prevent_adding_others(world: World, server: Se
 
 
 def test_a_refused_assignee_does_not_prevent_the_pull_request(world: World, server: Server) -> None:
-    """The error is the 422 for a user who may not read the repository (Gitea 1.26)."""
+    """Gitea 1.26 responds with 422 for a user who may not read the repository."""
     said = {"message": "user doesn't have access to repo [user_id: 7]"}
     server.fail(Reply(422, said), "PATCH", "/pulls/1", times=1)
     wanted = replace(world.push("1.1"), assignees=("bob",), reviewers=("ann",), labels=("deploy",))
@@ -86,13 +86,13 @@ def test_a_refused_assignee_does_not_prevent_the_pull_request(world: World, serv
 
 
 def test_the_newest_pull_request_is_found_among_many_others(world: World, server: Server) -> None:
-    """By base and head, Gitea returns the oldest request, here a merged one. The list has both."""
+    """By base and head, Gitea returns the oldest request, a merged one. The list contains both."""
     server.merge(world.propose(world.push("1.1")).number)
     second = world.propose(world.push("1.2"))
     for number in range(7):
         other = server.add(base="main", head=f"other-{number}", title="other", body="")
         server.branches[other.head] = "c" * 40
-    server.most = 3  # rows per page, fewer than requested
+    server.most = 3  # rows per page, fewer than the client requests
     found = world.forge().find("main", HEAD)
     assert found is not None
     assert (found.number, found.state) == (second.number, "open")
@@ -110,10 +110,10 @@ def test_a_base_with_a_slash_works_behind_a_proxy_that_rejects_slashes(
     assert found.number == first.number
 
 
-def test_an_existing_pull_request_named_in_the_refusal_is_updated(
+def test_an_existing_pull_request_named_in_the_rejection_is_updated(
     world: World, server: Server
 ) -> None:
-    """A person has reopened an older request, and the newest is closed."""
+    """A person reopened an older request, and the newest request is closed."""
     for build in ("1.1", "1.2"):
         server.decline(world.propose(world.push(build)).number)
     server.pulls[0].state = "open"
@@ -126,7 +126,7 @@ def test_an_existing_pull_request_named_in_the_refusal_is_updated(
 @pytest.mark.parametrize(
     ("labels", "made"),
     [
-        (("automatic",), []),  # the organization's label, which the token may not read
+        (("automatic",), []),  # the token may not read the organization's labels
         (("DEPLOY", "Automatic"), ["Automatic"]),
         (("needs review", "needs review"), ["needs review"]),
         (("deploy", "x,y"), ["x,y"]),
@@ -141,7 +141,7 @@ def test_missing_labels_are_created_once(
     assert {name.lower() for name in server.open[0].labels} == {name.lower() for name in labels}
 
 
-def test_organization_labels_ignore_case(world: World, server: Server) -> None:
+def test_organization_labels_are_case_insensitive(world: World, server: Server) -> None:
     server.scopes.append("read:organization")
     world.propose(replace(world.push("1.1"), labels=("AUTOMATIC",)))
     assert (server.open[0].labels, list(server.known_labels.values())) == (
@@ -152,7 +152,7 @@ def test_organization_labels_ignore_case(world: World, server: Server) -> None:
 
 @pytest.mark.parametrize("user", ["ci", "x-access-token"])
 def test_a_git_login_also_works_for_the_api(world: World, server: Server, user: str) -> None:
-    """The login is a password, or a token with any user name."""
+    """The Git login is either a password, or a token with any user name."""
     server.passwords["ci"] = "s3cret"
     world.user = user
     forge = world.forge("s3cret" if user == "ci" else SECRET)
@@ -160,7 +160,7 @@ def test_a_git_login_also_works_for_the_api(world: World, server: Server, user: 
     assert forge.propose(wanted, forge.find("main", HEAD)).state == "open"
 
 
-def test_a_password_without_a_user_name_is_refused(world: World, server: Server) -> None:
+def test_a_password_without_a_user_name_is_rejected(world: World, server: Server) -> None:
     server.passwords["ci"] = "s3cret"
     forge = world.forge("s3cret")
     with pytest.raises(CredentialsError):
@@ -218,7 +218,7 @@ def test_auto_merge_uses_an_allowed_merge_style(
 
 
 def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
-    """Gitea would merge the newer build because of the schedule for the older one."""
+    """Gitea would merge the newer build because auto-merge was scheduled for the older one."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     done = world.propose(replace(world.push("1.2"), auto_merge=True))
     auto = server.open[0].auto
@@ -227,14 +227,16 @@ def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server)
     assert "set again" in done.note
 
 
-def test_auto_merge_waits_for_the_conflict_check_of_gitea(world: World, server: Server) -> None:
+def test_auto_merge_waits_for_giteas_conflict_check(world: World, server: Server) -> None:
     server.looks = 2
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert server.open[0].auto is not None
     assert done.note == ""
 
 
-def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: Server) -> None:
+def test_auto_merge_without_required_checks_merges_a_moment_later(
+    world: World, server: Server
+) -> None:
     server.checks = "none"
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert done.state == "open"
@@ -261,9 +263,11 @@ def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> N
     assert (now.conflicts, now.note) == (True, "it conflicts with main")
 
 
-def test_a_running_conflict_check_is_not_a_conflict(world: World, server: Server) -> None:
+def test_a_running_conflict_check_is_not_reported_as_a_conflict(
+    world: World, server: Server
+) -> None:
     done = world.propose(world.push("1.1"))
-    server.looks = 2  # "mergeable" is false meanwhile
+    server.looks = 2  # "mergeable" is false during the check
     now = world.forge().state(done.number)
     assert (now.conflicts, now.note) == (False, "")
 

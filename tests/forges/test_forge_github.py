@@ -1,4 +1,4 @@
-"""Pull requests of GitHub."""
+"""GitHub pull requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,13 +48,13 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
         {1: ["bob"]},
         "",
     )
-    pull.labels, server.asked_teams, server.assigned = [], {}, {}  # a person removed them
+    pull.labels, server.asked_teams, server.assigned = [], {}, {}  # a person removed these
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
 
 
-def test_a_refused_reviewer_does_not_prevent_adding_others(world: World, server: Server) -> None:
+def test_a_rejected_reviewer_does_not_prevent_adding_others(world: World, server: Server) -> None:
     wanted = replace(
         world.push("1.1"), reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann")
     )
@@ -74,7 +74,7 @@ def test_a_reviewer_who_responded_is_not_requested_again(world: World, server: S
     assert server.writes == []
 
 
-def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None:
+def test_rejected_labels_cause_a_note(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST", "/labels")
     done = world.propose(replace(world.push("1.1"), labels=("deploy",)))
     assert (done.state, server.open[0].labels) == ("open", [])
@@ -92,7 +92,7 @@ def test_a_rerun_adds_labels_that_a_server_failure_prevented(world: World, serve
     assert (len(server.pulls), server.open[0].labels) == (1, ["deploy"])
 
 
-def test_an_unsupported_draft_is_noted(world: World, server: Server) -> None:
+def test_an_unsupported_draft_causes_a_note(world: World, server: Server) -> None:
     server.drafts = False
     done = world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft is False
@@ -130,7 +130,7 @@ def test_auto_merge_uses_an_allowed_merge_method(
     }
     server.seen.clear()
     world.propose(wanted)
-    assert server.writes == []  # it is already on
+    assert server.writes == []  # auto-merge is already enabled
 
 
 def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
@@ -143,7 +143,7 @@ def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -
 
 @pytest.mark.parametrize("said", ["clean", "unstable", "no rules"])
 @pytest.mark.parametrize("ways", [{"merge"}, {"squash"}, {"rebase"}])
-def test_auto_merge_with_nothing_to_wait_for_merges_at_once(
+def test_auto_merge_with_nothing_to_wait_for_merges_immediately(
     world: World, server: Server, said: str, ways: set[str]
 ) -> None:
     server.auto_merge, server.ways = said, ways
@@ -240,7 +240,7 @@ def test_status_403_with_a_rate_limit_is_retried_or_reported(
     assert world.propose(wanted).state == "open"
 
 
-def test_a_workflow_without_permission_for_pull_requests_has_a_hint(
+def test_a_workflow_without_pull_request_permission_leads_to_a_hint(
     world: World, server: Server
 ) -> None:
     said = "GitHub Actions is not permitted to create or approve pull requests."
@@ -251,7 +251,7 @@ def test_a_workflow_without_permission_for_pull_requests_has_a_hint(
     assert "pull-requests: write" in caught.value.hint
 
 
-def test_a_token_repeated_by_the_forge_is_masked(world: World, server: Server) -> None:
+def test_a_token_echoed_by_the_forge_is_masked(world: World, server: Server) -> None:
     server.fail(
         Reply(422, {"message": "bad", "errors": [{"message": "token good-token\x1b[2J is bad"}]}),
         "POST",
@@ -276,8 +276,8 @@ def test_a_pull_request_without_text_or_author_is_found(world: World, server: Se
     assert (found.title, found.body) == ("by hand", "")
 
 
-def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> None:
-    """The older build reads the request before, and writes after, the newer build updates it."""
+def test_a_newer_builds_text_is_restored(world: World, server: Server) -> None:
+    """The older build reads the request before the newer build updates it, but writes later."""
     world.propose(world.push("1.0"))
     older, newer = world.push("1.1"), world.push("1.2")
     server.branches[HEAD] = older.body.partition("commit: ")[2][:40]
@@ -306,7 +306,7 @@ def test_auto_merge_tries_other_methods_if_the_settings_are_hidden(
 
 @pytest.mark.parametrize("owner", [OWNER, "before"])
 def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
-    """Redirects lead to a numeric ID, and 307 repeats a POST. Queries need the new owner's name."""
+    """Redirects point to a numeric ID, and 307 repeats a POST. Queries need the new owner's name."""
     server.old_names = {f"{owner}/old"}
     old = World(
         server,

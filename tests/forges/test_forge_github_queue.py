@@ -1,4 +1,4 @@
-"""GitHub's merge queue and auto-merge: each state from documented or observed responses."""
+"""GitHub's merge queue and auto-merge: every state in documented or observed responses."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def is_set(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("state", STATES["asked"], ids=lambda state: state["state"])
-def test_each_auto_merge_response_of_github_gives_the_expected_note(
+def test_each_auto_merge_response_from_github_causes_the_expected_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     answers(server, state)
@@ -49,7 +49,7 @@ def test_each_auto_merge_response_of_github_gives_the_expected_note(
 
 
 @pytest.mark.parametrize("state", STATES["later"], ids=lambda state: state["state"])
-def test_only_a_pull_request_removed_by_the_queue_joins_again(
+def test_only_a_pull_request_removed_by_the_queue_is_queued_again(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.auto_merge, server.queue = "ready", True
@@ -94,7 +94,7 @@ def test_a_pull_request_that_cannot_rejoin_is_retried_by_the_next_run(
     assert (server.queued, is_set(server)) == ({1}, True)
 
 
-def test_a_newer_build_joins_the_queue_again(world: World, server: Server) -> None:
+def test_a_newer_build_is_queued_again(world: World, server: Server) -> None:
     server.auto_merge, server.queue = "ready", True
     world.propose(replace(world.push("1.1"), auto_merge=True))
     server.happened(1, "RemovedFromMergeQueueEvent", "merge_conflict")

@@ -1,4 +1,4 @@
-"""Merge requests of GitLab."""
+"""GitLab merge requests."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
     )
     assert done.note == "label 'a,b': GitLab labels cannot contain a comma"
     assert server.removes == {1: True}
-    pull.labels, server.assigned = [], {}  # a person removed them
+    pull.labels, server.assigned = [], {}  # a person removed these
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
@@ -69,7 +69,7 @@ def test_reviewers_are_added_to_existing_reviewers(world: World, server: Server)
     assert "reviewer nobody" in done.note
 
 
-def test_several_reviewers_need_premium(world: World, server: Server) -> None:
+def test_several_reviewers_require_gitlab_premium(world: World, server: Server) -> None:
     server.premium = False
     done = world.propose(replace(world.push("1.1"), reviewers=("ann", "bob")))
     assert server.open[0].reviewers == ["ann"]
@@ -92,7 +92,7 @@ def test_an_update_keeps_the_draft_state(world: World, server: Server) -> None:
     assert server.open[0].title == f"Draft: {wanted.title}"
 
 
-def test_auto_merge_is_set_once(world: World, server: Server) -> None:
+def test_auto_merge_is_enabled_once(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
     assert (done.state, done.note) == ("open", "")
@@ -104,7 +104,7 @@ def test_auto_merge_is_set_once(world: World, server: Server) -> None:
 
 
 def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
-    """GitLab cancels it on a push."""
+    """GitLab cancels auto-merge on a push."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     world.propose(replace(world.push("1.2"), auto_merge=True))
     auto = server.open[0].auto
@@ -112,7 +112,7 @@ def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server)
     assert auto["sha"] == server.branches[HEAD]
 
 
-def test_auto_merge_waits_for_the_merge_check_of_gitlab(
+def test_auto_merge_waits_for_gitlabs_merge_check(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0, 0.0, 0.0, 0.0))
@@ -122,7 +122,7 @@ def test_auto_merge_waits_for_the_merge_check_of_gitlab(
     assert done.note == ""
 
 
-def test_auto_merge_without_a_pipeline_merges_at_once(
+def test_auto_merge_without_a_pipeline_merges_immediately(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
@@ -158,7 +158,7 @@ def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> N
     assert world.forge().state(done.number).note == "it conflicts with main"
 
 
-def test_a_job_token_is_named_in_the_error(world: World, server: Server) -> None:
+def test_the_error_mentions_a_job_token(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST")
     with pytest.raises(RepositoryError) as caught:
         world.propose(world.push("1.1"))
@@ -166,7 +166,7 @@ def test_a_job_token_is_named_in_the_error(world: World, server: Server) -> None
 
 
 def test_a_renamed_project_is_followed(world: World, server: Server) -> None:
-    """Under the old path, GitLab redirects reads and refuses writes."""
+    """GitLab redirects reads of the old path, but rejects writes to it."""
     server.old_names = {"acme/old"}
     old = World(
         server, replace(world.place, project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab
@@ -181,7 +181,7 @@ TRAINS = json.loads((FOLDER / "gitlab-merge-trains.json").read_text())["states"]
 
 
 @pytest.mark.parametrize("state", TRAINS, ids=lambda state: state["state"])
-def test_each_merge_train_response_gives_the_expected_note(
+def test_each_merge_train_response_causes_the_expected_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.trains = True
@@ -197,9 +197,7 @@ def test_each_merge_train_response_gives_the_expected_note(
 
 
 @pytest.mark.parametrize("pipeline", ["running", "passed"])
-def test_a_newer_build_joins_the_merge_train_again(
-    world: World, server: Server, pipeline: str
-) -> None:
+def test_a_newer_build_rejoins_the_merge_train(world: World, server: Server, pipeline: str) -> None:
     server.trains, server.pipeline = True, pipeline
     for build in ("1.1", "1.2"):
         assert world.propose(replace(world.push(build), auto_merge=True)).note == ""

@@ -1,4 +1,4 @@
-"""Which forge a run opens for a repository, and how often it probes the host."""
+"""Which forge client a run opens for a repository, and how often the run probes the host."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ TOKEN = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
 
 
 class Version(Server):
-    """A server that shows its version to everyone."""
+    """A server that reveals its version without authentication."""
 
     def serve(self, request: Request) -> Reply:
         if request.path == "/api/v1/version":
@@ -55,7 +55,7 @@ def test_a_known_host_is_not_probed(server: Version) -> None:
     opened.close()
 
 
-def test_a_host_chosen_by_an_annotation_gets_no_token(server: Version) -> None:
+def test_a_host_chosen_by_an_annotation_receives_no_token(server: Version) -> None:
     opened = Forges((), lambda: Tokens(TOKEN, scope=("https://github.com",)))
     with pytest.raises(CredentialsError):
         opened.of(f"{server.url}/acme/deploy")
@@ -146,7 +146,7 @@ def test_a_response_that_would_fill_the_memory_is_not_read(
     assert refused.value.hint
 
 
-def test_a_forge_that_shows_no_deployments_is_reported(server: Version) -> None:
+def test_a_forge_without_deployments_is_reported(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     with pytest.raises(
         ForgeError, match=r"deployments are not supported on 127\.0\.0\.1"

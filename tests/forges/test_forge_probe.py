@@ -1,4 +1,4 @@
-"""How a host of an unknown kind is probed for its forge."""
+"""How an unknown host is probed to find out its kind of forge."""
 
 import threading
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_forge_below_a_path_is_recognized(host: Host) -> None:
     assert probe(there) == Known("gitlab", f"{there.root}/git")
 
 
-def test_probing_sends_no_login(host: Host) -> None:
+def test_probing_sends_no_credentials(host: Host) -> None:
     with pytest.raises(ForgeError):
         probe(remote(host, "acme", "deploy"))
     assert len(host.asked) == 4
@@ -146,7 +146,7 @@ def test_a_client_can_be_created_for_every_forge() -> None:
 
 
 def odd(error: Exception, monkeypatch: pytest.MonkeyPatch) -> GitHub:
-    """Return a forge whose requests raise this error."""
+    """Return a forge whose HTTP requests raise this error."""
 
     def ask(*_what: object, **_more: object) -> None:
         raise error

@@ -1,4 +1,4 @@
-"""What a run reports if a forge refuses a request."""
+"""What a run reports if a forge rejects a request."""
 
 import json
 from typing import Any
@@ -61,7 +61,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("status", "kind", "code", "said"), STATUSES)
-def test_each_refused_status_is_mapped_to_an_error(
+def test_each_error_status_is_mapped_to_an_error(
     status: int, kind: type[TaskError], code: Exit, said: str
 ) -> None:
     error = refused(status, {"message": "its words"})
@@ -94,7 +94,9 @@ def test_each_refused_status_is_mapped_to_an_error(
         ),
     ],
 )
-def test_a_refused_token_of_another_forge_has_a_hint(forge: str, token: str, fix: str) -> None:
+def test_a_rejected_token_for_another_forge_leads_to_a_hint(
+    forge: str, token: str, fix: str
+) -> None:
     for status in (401, 403, 500):
         said = refused(status, secret=token, forge=forge)
         assert (fix in said.hint) == (status == 401)
@@ -182,7 +184,7 @@ LIMITED = [
     (answer(429, {}, Retry_After="7"), 7.0),
     (answer(403, {}, Retry_After="7"), 7.0),
     (answer(403, {"message": "You have exceeded a secondary rate limit."}), 60.0),
-    # the headers are those of the primary limit, which is reset in an hour
+    # the headers belong to the primary limit, which is reset in an hour
     (
         answer(
             403,
@@ -201,7 +203,7 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("said", "wait"), LIMITED)
-def test_the_waiting_time_of_a_rate_limit_is_recognized(said: Response, wait: float | None) -> None:
+def test_a_rate_limits_waiting_time_is_recognized(said: Response, wait: float | None) -> None:
     assert rate_limit_wait(said) == wait
 
 

@@ -1,4 +1,4 @@
-"""The number of requests to a forge for one pull request. The rest of a run's fourteen go to Git.
+"""The number of requests to a forge per pull request. The rest of a run's fourteen are to Git.
 
 For a new pull request, a run looks for an existing one before the push, and then opens it. For a
 newer build, it looks for the request, reads it, writes the new text, and reads the branch to see
@@ -15,12 +15,12 @@ from support.serving import serving
 
 from task.forges.places import FORGES
 
-# Forge, requests for a new pull request, and for a newer build; the same two with a label, a
+# Forge, requests for a new pull request, and for a newer build; both again with a label, a
 # reviewer, an assignee, and auto-merge. With these, a new pull request sets everything, reads the
 # branch again, and marks in the text what is set. A newer build sets at most auto-merge again.
 ROWS: list[tuple[str, int, int, int, int]] = [
     ("github", 2, 4, 8, 4),
-    ("gitlab", 2, 4, 9, 7),  # reads whether the project uses merge trains
+    ("gitlab", 2, 4, 9, 7),  # finds out whether the project uses merge trains
     ("gitea", 2, 4, 8, 6),
     (
         "bitbucket",
@@ -28,9 +28,9 @@ ROWS: list[tuple[str, int, int, int, int]] = [
         4,
         7,
         4,
-    ),  # reads the branch first: opening a second request is not an error there
+    ),  # reads the branch first, because Bitbucket allows a second request
     ("bitbucket-server", 2, 4, 7, 7),
-    ("azure", 2, 5, 9, 5),  # its list has truncated texts
+    ("azure", 2, 5, 9, 5),  # its list contains truncated texts
 ]
 MOST, MOST_WHOLE = 5, 9
 EXTRAS: dict[str, Any] = {
@@ -42,7 +42,7 @@ EXTRAS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("name", "first", "newer", "first_whole", "newer_whole"), ROWS)
-def test_each_forge_needs_a_fixed_number_of_requests(
+def test_each_forge_requires_a_fixed_number_of_requests(
     name: str, first: int, newer: int, first_whole: int, newer_whole: int
 ) -> None:
     for more, wanted in (({}, (first, newer)), (EXTRAS, (first_whole, newer_whole))):
@@ -57,7 +57,7 @@ def test_each_forge_needs_a_fixed_number_of_requests(
                 seen.append([f"{one.method} {one.target}" for one in server.seen])
             assert server.connections <= 2 * (
                 2 if name == "azure" else 1
-            )  # Azure's users are on another host
+            )  # Azure's user API is on another host
         assert tuple(map(len, seen)) == wanted, "\n".join(map(str, seen))
         assert max(wanted) <= (MOST_WHOLE if more else MOST)
 

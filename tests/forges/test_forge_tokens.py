@@ -1,4 +1,4 @@
-"""Which token a forge gets, and which hosts get none."""
+"""Which token a forge receives, and which hosts receive none."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def login(prefix: str) -> Login:
 
 
 CHOSEN = [
-    # given, environment, Git's logins → token
+    # given token, environment, Git credentials → token sent
     ({"forge": forge_option("github=https://github.com")}, OURS, (), "forge-token"),
     ({"forge": forge_option("github")}, OURS, (), "forge-token"),
     ({"scope": ("https://github.com/acme/",)}, OURS, (), "forge-token"),
@@ -43,7 +43,7 @@ CHOSEN = [
     ({}, ACTIONS, (login("https://github.com/acme"),), "git-password"),
     ({}, ACTIONS, (), "actions-token"),
     ({}, ACTIONS, (login("https://gitlab.com"),), "actions-token"),
-    # the given token is for another forge, so Git's login is used for this one
+    # the given token is for another forge, so Git's credentials are used here
     (
         {"scope": ("https://gitlab.com",)},
         OURS,
@@ -73,7 +73,7 @@ def test_an_api_user_name_can_replace_the_git_user_name(given: str, user: str) -
 
 
 def test_the_repository_of_the_job_is_accessed_with_the_job_token() -> None:
-    """The given token is often only for the GitOps repository."""
+    """The given token often grants access only to the GitOps repository."""
     tokens = Tokens(OURS | ACTIONS, lambda _url: (login("https://github.com"),))
     assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
     assert Tokens(OURS | CI_SERVER).of_the_job(GITLAB, "a comment").secret.reveal() == "forge-token"
@@ -83,14 +83,14 @@ def test_the_repository_of_the_job_is_accessed_with_the_job_token() -> None:
         Tokens({}).of_the_job(GITHUB, "a comment")
 
 
-def test_a_login_keeps_its_user() -> None:
+def test_git_credentials_keep_their_user_name() -> None:
     found = Tokens({}, lambda _url: (login("https://github.com"),)).of(GITHUB)
     assert found.user == "bot"
     found = Tokens(OURS, user="a@b.example", scope=("https://github.com",)).of(GITHUB)
     assert found.user == "a@b.example"
 
 
-def test_git_logins_are_looked_up_for_the_repository_page() -> None:
+def test_git_credentials_are_looked_up_for_the_repository_page() -> None:
     asked = []
 
     def logins(url: str) -> Sequence[Login]:
@@ -137,7 +137,7 @@ def test_the_gitlab_job_token_is_not_used() -> None:
         Tokens(environ).of(place("https://gitlab.com/a/b"))
 
 
-def test_the_token_is_limited_to_the_gitlab_server_of_the_job() -> None:
+def test_the_token_is_limited_to_the_jobs_gitlab_server() -> None:
     environ = OURS | {"CI_SERVER_URL": "https://git.example.com/gitlab"}
     ours = place(
         "https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab")
@@ -167,7 +167,7 @@ def test_the_token_is_read_from_a_file(tmp_path: Path) -> None:
     assert found.secret.reveal() == "from-file"
 
 
-def test_a_token_in_both_file_and_variable_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_token_in_both_a_file_and_a_variable_causes_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file")
     with pytest.raises(UsageError, match="both set"):
@@ -175,7 +175,7 @@ def test_a_token_in_both_file_and_variable_is_a_usage_error(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two\nlines", "t\u00f6ken", "a\x00b", "a\x1bb"])
-def test_a_file_without_a_valid_token_is_a_usage_error(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_valid_token_causes_a_usage_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -184,12 +184,12 @@ def test_a_file_without_a_valid_token_is_a_usage_error(tmp_path: Path, text: str
     assert text.strip() == "" or text not in caught.value.message
 
 
-def test_a_missing_token_file_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_missing_token_file_causes_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         Tokens({}, file=str(tmp_path / "none"))
 
 
-def test_a_token_without_a_known_server_is_a_usage_error() -> None:
+def test_a_token_without_a_known_server_causes_a_usage_error() -> None:
     with pytest.raises(UsageError) as caught:
         Tokens(OURS)
     assert "--git-credentials-url" in caught.value.hint

@@ -1,6 +1,6 @@
-"""The stand-in for Gitea compared with a real Gitea 1.26.0 (tests/data/recorded/gitea-1.26).
+"""The fake Gitea server compared with a real Gitea 1.26.0 (tests/data/recorded/gitea-1.26).
 
-The stand-in is put into the situation of each record, gets the recorded request, and computes its
+For each record, the fake server is set up, receives the recorded request, and computes its
 own response. The status must be the same, each field must exist in Gitea's response with the same
 type, and the fields that we read must have the same values.
 """
@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent.parent / "data" / "recorded" / "gitea-1.26"
 Record = dict[str, Any]
 Situation = Callable[[Gitea, Record], object]
 HEAD = "image-update/a"
-# The fields of a response that our client reads, and `message` of an error.
+# The response fields that our client reads, and the `message` field of errors.
 SAME = {
     "state",
     "draft",
@@ -39,7 +39,7 @@ SAME = {
     "version",
     "message",
 }
-# The fields that our client reads, by a field that identifies the kind of object.
+# The fields that our client reads, keyed by a field that identifies the kind of object.
 READ = {
     "mergeable": {
         "number", "html_url", "title", "body", "state", "draft", "merged", "mergeable", "merge_commit_sha", "labels",
@@ -66,12 +66,12 @@ def nothing(_server: Gitea, _record: Record) -> None:
 
 
 def ready(server: Gitea, record: Record) -> None:
-    """Push the branch of the request that will be opened."""
+    """Push the head branch of the request that will be opened."""
     server.branches[record["request"]["body"]["head"]] = "a" * 40
 
 
 def opened(server: Gitea, record: Record, **more: Any) -> Pull:
-    """Open a request with the record's branch and the record's texts."""
+    """Open a request with the branch and the texts from the record."""
     said = record["response"]["body"]
     said = said[0] if isinstance(said, list) and said else said
     said = said if isinstance(said, dict) and "head" in said else {"head": {"label": HEAD}}
@@ -86,7 +86,7 @@ def opened(server: Gitea, record: Record, **more: Any) -> Pull:
 
 
 def with_state(server: Gitea, record: Record, state: str, *, branch: bool = True) -> None:
-    """Open a request that a person then closes or merges, with or without deleting its branch."""
+    """Open a request that a person then closes or merges, perhaps deleting its branch."""
     pull = opened(server, record)
     {"closed": server.decline, "merged": server.merge}[state](str(pull.number))
     if not branch:
@@ -94,13 +94,13 @@ def with_state(server: Gitea, record: Record, state: str, *, branch: bool = True
 
 
 def without_branch(server: Gitea, record: Record) -> None:
-    """Delete the branch of an open request."""
+    """Open a request and delete its branch."""
     pull = opened(server, record)
     server.tips[pull.number] = server.branches.pop(pull.head)
 
 
 def settings(**values: Any) -> Situation:
-    """Return a situation with an open request, and a stand-in with these attributes."""
+    """Return a setup with an open request, and these attributes on the fake server."""
 
     def situation(server: Gitea, record: Record) -> None:
         opened(server, record)
@@ -115,7 +115,7 @@ def draft(server: Gitea, record: Record) -> None:
 
 
 def labels(*has: str, role: str = "write", one: bool = False) -> Situation:
-    """Return a situation with labels on the request, on the repository, and on the organization."""
+    """Return a setup with labels on the request, in the repository, and in the organization."""
 
     def situation(server: Gitea, record: Record) -> None:
         server.known_labels, server.organization_labels = (
@@ -145,7 +145,7 @@ def scheduled(server: Gitea, record: Record) -> None:
 
 
 def assigned(*names: str) -> Situation:
-    """Return a situation with these assignees and other requested reviewers."""
+    """Return a setup with these assignees and different requested reviewers."""
 
     def situation(server: Gitea, record: Record) -> None:
         reviews(server, record)
@@ -155,7 +155,7 @@ def assigned(*names: str) -> Situation:
 
 
 def newer(server: Gitea, record: Record) -> None:
-    """Schedule auto-merge and push a newer commit, which the request does not show."""
+    """Schedule auto-merge, and push a newer commit that the request does not show yet."""
     scheduled(server, record)
     server.branches[HEAD] = "c" * 40
 
@@ -170,7 +170,7 @@ def of_a_fork_that_is_gone(server: Gitea, record: Record) -> None:
 
 
 def two(server: Gitea, record: Record) -> None:
-    """Open two requests, with one request per page."""
+    """Open two requests, with a page size of one."""
     server.branches["image-update/first"] = "a" * 40
     server.add(base="main", head="image-update/first", title="first", body="")
     opened(server, record)
@@ -262,7 +262,7 @@ ROWS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), ROWS)
-def test_the_stand_in_responds_like_gitea(name: str, number: int) -> None:
+def test_the_fake_server_responds_like_gitea(name: str, number: int) -> None:
     record = records(name)[number]
     sent, said = record["request"], record["response"]
     with serving(Gitea()) as server:
@@ -292,7 +292,7 @@ def test_the_stand_in_responds_like_gitea(name: str, number: int) -> None:
 
 
 def differences(said: Any, ours: Any, at: str = "") -> list[str]:
-    """Return the differences between Gitea's response and ours: unknown fields, types, values."""
+    """Return the differences between Gitea's response and ours in fields, types, and values."""
     if type(said) is not type(ours):
         return [f"{at}: {said!r} is {ours!r} here"]
     if isinstance(said, list):
@@ -304,7 +304,7 @@ def differences(said: Any, ours: Any, at: str = "") -> list[str]:
             for one in differences(*pair, f"{at}[{n}]")
         ]
     if isinstance(said, dict):
-        cut = set(said) <= {"id", "login", "full_name"}  # shortened when it was recorded
+        cut = set(said) <= {"id", "login", "full_name"}  # truncated in the recording
         found = [f"{at}: Gitea has no {name}" for name in ours if name not in said and not cut]
         read = set().union(*(fields for kind, fields in READ.items() if kind in said))
         found += [f"{at}: there is no {name} here" for name in read - set(ours)]
@@ -347,7 +347,7 @@ PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {
 
 
 @pytest.mark.parametrize("push", records("git-push-refusals"), ids=lambda push: push["name"])
-def test_each_recorded_push_refusal_is_mapped_to_an_error(push: Record) -> None:
+def test_each_recorded_push_rejection_is_mapped_to_an_error(push: Record) -> None:
     kind, hint = PUSHES[push["name"]]
     if kind is None:
         assert push["exit"] == 0

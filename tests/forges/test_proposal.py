@@ -1,4 +1,4 @@
-"""The title, body, and branch of a pull request, and what a later run reads from them."""
+"""A pull request's title, body, and branch, and what a later run reads from them."""
 
 import re
 from dataclasses import replace
@@ -96,8 +96,8 @@ def test_additional_sections_are_included_if_they_fit(forge: str) -> None:
     assert described(shown) == COMMIT
 
 
-def test_the_source_commit_of_the_job_is_shown_below_the_table() -> None:
-    """If builds do not have a source commit, the request shows the job's."""
+def test_the_jobs_source_commit_is_shown_below_the_table() -> None:
+    """If the builds have no source commit, the request shows the job's source commit."""
     text = body(
         Content([changes_of()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab"
     )
@@ -121,7 +121,7 @@ def test_the_explanation_is_not_html_on_bitbucket() -> None:
     assert f"\n\n**What happens if …**\n\n{LIFE}\n\n" in body(Content([changes_of()]), "bitbucket")
 
 
-def test_unknown_details_are_left_out_of_the_body() -> None:
+def test_unknown_details_are_omitted_from_the_body() -> None:
     text = body(Content([changes_of(change(old=""))]))
     assert "| `argocd/web` | `ghcr.io/acme/api` | `(none)` → `1.4.3` |" in text
     assert "Built from" not in text
@@ -139,7 +139,7 @@ def test_duplicate_changes_share_one_row() -> None:
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_marks_are_read_back(forge: str) -> None:
+def test_our_marks_are_read_back(forge: str) -> None:
     text = body(Content([changes_of()], commit=COMMIT), forge)
     for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
         assert described(back) == COMMIT
@@ -153,7 +153,7 @@ def test_texts_without_a_valid_mark_have_no_commit(text: str) -> None:
     assert described(text) == ""
 
 
-def test_marks_by_others_do_not_count() -> None:
+def test_marks_written_by_others_do_not_count() -> None:
     forged = f"<!-- image-update-commit: {'f' * 64} -->"
     said = f"subject\n{forged}\n\n[//]: # (image-update-commit: {'e' * 64})"
     text = body(Content([changes_of(change(old=forged))], said, commit=COMMIT))
@@ -191,7 +191,7 @@ HOSTILE = [
 
 
 def outside_code(text: str) -> str:
-    """Return the text that Markdown interprets, without code blocks, code spans, our comments."""
+    """Return the text that Markdown interprets: not code blocks, code spans, or our comments."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
     return ANY.sub("", text).replace(FOLDED, "").replace("\n### Image Update: ", "")
@@ -216,7 +216,7 @@ def test_hostile_texts_are_shown_as_code(text: str) -> None:
 
 
 @given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
-def test_any_text_leaves_the_mark_readable_and_the_length_limited(
+def test_the_mark_stays_readable_and_the_length_limited_for_any_text(
     value: str, text: str, forge: str
 ) -> None:
     apps = [changes_of(change(new=value, old=value), name=value)]
@@ -238,7 +238,7 @@ def test_any_text_leaves_the_mark_readable_and_the_length_limited(
         (COMMIT, f"`{COMMIT}`"),
     ],
 )
-def test_run_links_are_shown_without_logins(url: str, shown: str) -> None:
+def test_run_links_are_shown_without_credentials(url: str, shown: str) -> None:
     assert f"Pipeline run: {shown}\n" in body(Content([changes_of()], run=url))
 
 
@@ -260,7 +260,7 @@ def test_the_authors_text_is_truncated_before_the_table() -> None:
     assert 3600 < len(text) <= 4000
 
 
-def test_the_text_of_the_author_is_shown_without_mentions() -> None:
+def test_the_authors_text_is_shown_without_mentions() -> None:
     text = body(Content([changes_of()], "Rollout plan\n\n- ask @ann\n- see #7"))
     assert "```text\nRollout plan\n\n- ask @\u200bann\n- see #\u200b7\n```" in text
 
@@ -287,7 +287,7 @@ def test_a_title_is_one_line_and_never_too_long(message: str) -> None:
     assert "\n" not in found
 
 
-def test_a_commit_message_splits_into_subject_and_body() -> None:
+def test_a_commit_message_is_split_into_subject_and_body() -> None:
     message = commit_message(None, [changes_of()], [("Source-Commit", COMMIT)]).text
     assert message_parts(message) == (
         "build: automatic update of web to 1.4.3",
@@ -359,7 +359,7 @@ def test_the_title_summarizes_the_changes(command: str, apps: list[AppChanges], 
     assert headline(command, subject, apps) == shown
 
 
-def test_the_title_of_a_rollback_ignores_other_waiting_changes() -> None:
+def test_a_rollbacks_title_ignores_other_waiting_changes() -> None:
     back = [changes_of(change("1.0.0", "1.5.0", "nginx"))]
     for beside in ([], [changes_of(change(**UI), name="b")]):
         assert (

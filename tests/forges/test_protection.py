@@ -1,4 +1,4 @@
-"""Whether others may push to our branches, by documented responses of Git hosts and in `lint`."""
+"""Whether others may push to our branches, per documented Git host responses and in `lint`."""
 
 import json
 import re
@@ -57,8 +57,8 @@ def test_a_response_of_an_unexpected_shape_is_an_error(kind: Any, body: Any) -> 
             world.forge().open_to_others(NAME)
 
 
-def test_the_azure_security_token_of_a_branch_is_encoded() -> None:
-    """The example for `master` is from learn.microsoft.com."""
+def test_the_azure_security_token_for_a_branch_is_encoded() -> None:
+    """The example for `master` was taken from learn.microsoft.com."""
     project, repository = (
         "212d1460-2143-4296-9771-c54336dbf3d3",
         "393d8e86-ed2b-473f-8480-0cf728c1f866",
@@ -113,7 +113,7 @@ def test_lint_warns_about_unprotected_branches(
                 assert "protect-the-branches" in one["hint"]
 
 
-def test_lint_checks_the_branch_prefix_of_the_config(tmp_path: Path) -> None:
+def test_lint_checks_the_branch_prefix_from_the_config(tmp_path: Path) -> None:
     with serving(Server()) as server:
         server.fail(Reply(200, []), "GET", "/branch_protections", times=9)
         repo = f"{server.url}/acme/deploy.git"
@@ -143,8 +143,8 @@ def bodies() -> list[Any]:
     ]
 
 
-def test_the_rules_of_the_guide_protect_our_branches() -> None:
-    """The hosts' responses are built from the requests in the guide."""
+def test_the_rules_from_the_guide_protect_our_branches() -> None:
+    """The fake host responses are built from the requests in the guide."""
     github, gitlab, gitea, cloud, center = bodies()
     assert github["conditions"]["ref_name"]["include"] == [f"refs/heads/{PATTERN}"]
     assert not open_on_github(github["rules"])
@@ -161,7 +161,7 @@ def test_the_rules_of_the_guide_protect_our_branches() -> None:
 
 
 @pytest.mark.parametrize("name", ["main", "image-updates", "feature/image-update/x"])
-def test_the_rules_of_the_guide_protect_no_other_branches(name: str) -> None:
+def test_the_rules_from_the_guide_protect_no_other_branches(name: str) -> None:
     github, gitlab, gitea, cloud, center = bodies()
     assert github["target"] == "branch"
     assert open_on_gitlab([gitlab], name)

@@ -1,4 +1,4 @@
-"""What a request shows its reviewer besides the table."""
+"""What a request shows to its reviewer in addition to the table."""
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,7 @@ def test_a_commit_range_links_to_its_compare_page(repo: str, url: str) -> None:
     assert page(repo, OLD, NEW) == url
 
 
-def test_a_commit_range_links_to_a_known_server_of_the_job() -> None:
+def test_a_commit_range_links_to_a_server_known_to_the_job() -> None:
     forges = Forges((Known("gitlab", "https://git.acme.example"),), lambda: Tokens({}))
     url = forges.range_page("https://git.acme.example/acme/web", OLD, NEW)
     assert url == f"https://git.acme.example/acme/web/-/compare/{OLD}...{NEW}"
@@ -83,7 +83,7 @@ def test_source_changes_are_listed_once_per_image() -> None:
         ),
     ],
 )
-def test_unknown_source_ranges_are_left_out(known: SourceRange) -> None:
+def test_unknown_source_ranges_are_omitted(known: SourceRange) -> None:
     assert source_ranges([known], page) == ""
 
 
@@ -122,7 +122,7 @@ def test_each_image_has_a_separate_rollback_command() -> None:
     assert f"image-update rollback shop/web --alias api --to 2.0.0@{digest}\n" in told
 
 
-def test_the_rollback_of_an_image_without_an_alias_names_the_application() -> None:
+def test_the_rollback_command_for_an_image_without_an_alias_names_the_application() -> None:
     told = undoing([AppChanges("shop", "web", (change(""),))])
     assert "image-update rollback shop/web --to 1.0.0\n" in told
 

@@ -9,7 +9,7 @@ from task.git.repository.remote import Remote
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat every repository as too large to be fetched with its files."""
+    """Treat every repository as too large to be fetched together with its files."""
 
     def without_files(*args: Any, **options: Any) -> Remote:
         return Remote(*args, **{**options, "files": False})

@@ -1,4 +1,4 @@
-"""Which of two source commits comes first, with real repositories and real servers."""
+"""Which of two source commits comes first, tested with real repositories and servers."""
 
 import os
 import re
@@ -21,7 +21,7 @@ NOWHERE = "0123456789" * 4
 
 @contextmanager
 def asking(protocols: frozenset[str] = PROTOCOLS) -> Iterator[Lineage]:
-    """Yield a run's lineage."""
+    """Yield the lineage object of a run, which compares commits."""
     one = Lineage(git_of_a_run(protocols))
     try:
         yield one
@@ -97,7 +97,7 @@ def test_commits_are_compared_over_the_git_protocol(repo: Path) -> None:
 def test_commits_are_compared_over_old_and_new_git_protocols(
     tmp_path: Path, filters: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the old protocol, commits cannot be requested by ID, so branches are requested."""
+    """In the old protocol, commits cannot be requested by ID, so branches are requested instead."""
     repo = bare_repo(tmp_path, {"app.py": "0\n"})
     ids = chain(repo, 80)
     for name, value in (("allowAnySHA1InWant", "false"), ("allowFilter", filters)):
@@ -206,14 +206,14 @@ def test_the_order_is_unknown_if_the_repository_cannot_be_read(repository: str, 
     assert "secret" not in found.why
 
 
-def test_local_repositories_need_to_be_allowed(repo: Path) -> None:
+def test_local_repositories_must_be_allowed_explicitly(repo: Path) -> None:
     with asking(frozenset()) as one:
         found = one.order(f"file://{repo}", NOWHERE, NOWHERE[::-1])
     assert found.order == "unknown"
     assert "--allow-protocol file" in found.why
 
 
-def test_a_missing_login_is_reported_and_a_login_in_the_url_is_used(repo: Path) -> None:
+def test_missing_credentials_are_reported_and_credentials_in_the_url_are_used(repo: Path) -> None:
     ids = git(repo, "rev-parse", "main~3", "main").split()
     with git_server(repo.parent) as server, asking() as one:
         server.logins = {"jane": "secret"}
@@ -222,7 +222,7 @@ def test_a_missing_login_is_reported_and_a_login_in_the_url_is_used(repo: Path) 
         assert one.order(url, *ids).order == "newer"
 
 
-def test_commits_of_a_sha256_repository_are_compared(tmp_path: Path) -> None:
+def test_commits_in_a_sha256_repository_are_compared(tmp_path: Path) -> None:
     git(
         tmp_path,
         "init",

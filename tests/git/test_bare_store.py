@@ -1,4 +1,4 @@
-"""Reading a repository without a work tree: the content of snapshots of real bare repositories."""
+"""Reading without a work tree: the contents of snapshots of real bare repositories."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ def test_files_are_read_byte_for_byte(store: BareRepository, path: str) -> None:
         ("lfs.yaml", "stored in Git LFS"),
     ],
 )
-def test_an_unreadable_file_states_its_problem(
+def test_an_unreadable_file_contains_the_reason(
     store: BareRepository, path: str, problem: str
 ) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File("", problem=problem)}
@@ -118,7 +118,7 @@ def test_files_after_a_large_file_are_read_correctly(store: BareRepository) -> N
     ],
 )
 @pytest.mark.parametrize("want", ["exists", "text"])
-def test_a_snapshot_has_the_mode_of_each_file(
+def test_a_snapshot_contains_the_mode_of_each_file(
     store: BareRepository, path: str, mode: str, want: str
 ) -> None:
     file = store.snapshot("main", [Place(path, want)]).files[path]  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_a_missing_path_is_absent_from_the_snapshot(
     assert store.snapshot("main", [Place(path, want)]).files == {}  # type: ignore[arg-type]
 
 
-def test_a_snapshot_of_a_folder_has_its_manifests(store: BareRepository) -> None:
+def test_a_snapshot_of_a_folder_contains_its_manifests(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("apps/web", "folder")]).files
     paths = ["apps/web/config.json", "apps/web/kustomization.yml", "apps/web/values.yaml"]
     assert files == {path: File(text_of(path)) for path in paths}
@@ -199,7 +199,9 @@ def test_one_snapshot_combines_several_places(store: BareRepository) -> None:
     assert len(files) == 4
 
 
-def test_a_request_for_text_wins_over_a_request_for_existence(store: BareRepository) -> None:
+def test_a_request_for_text_takes_precedence_over_a_request_for_existence(
+    store: BareRepository,
+) -> None:
     for places in (
         [Place("top.yaml"), Place("top.yaml", "exists")],
         [Place("top.yaml", "exists"), Place("top.yaml")],
@@ -225,7 +227,7 @@ def test_a_snapshot_reads_the_requested_branch(repo: Path, store: BareRepository
 
 
 @pytest.mark.parametrize("name", ["HEAD", "", "refs/heads/main"])
-def test_a_snapshot_has_the_short_name_of_its_branch(store: BareRepository, name: str) -> None:
+def test_a_snapshot_contains_the_short_name_of_its_branch(store: BareRepository, name: str) -> None:
     assert store.snapshot(name, []).branch == "main"
 
 
@@ -249,13 +251,13 @@ def test_a_new_snapshot_fetches_only_the_changes(tmp_path: Path) -> None:
         "a/d.yaml": "2\n",
     }
     assert second.tip != first.tip
-    # Only the tip and the changed trees and texts: known objects are not fetched again.
+    # Only the tip and the changed trees and texts: known objects are not refetched.
     assert git_door.calls == ["fetch"]
 
 
 @pytest.mark.usefixtures("large")
 def test_places_are_determined_while_the_first_fetch_is_running(repo: Path) -> None:
-    """The editors know the places, but take longer to load than a server takes to respond."""
+    """The editors determine the places, but take longer to load than a server takes to respond."""
     git_door, asked = door(), []
 
     def places() -> Iterator[Place]:
@@ -265,10 +267,10 @@ def test_places_are_determined_while_the_first_fetch_is_running(repo: Path) -> N
     with BareRepository(git_door, str(repo)) as store:
         assert store.snapshot("main", places()).files == {"top.yaml": File(text_of("top.yaml"))}
     assert asked == ["fetch"]
-    assert git_door.calls.count("fetch") > 1  # the rest was requested later
+    assert git_door.calls.count("fetch") > 1  # the remaining places were requested later
 
 
-def test_a_rewritten_branch_can_be_read_again(tmp_path: Path) -> None:
+def test_a_branch_can_be_read_again_after_a_force_push(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a.yaml": "1\n"})
     with BareRepository(door(), str(repo)) as store:
         store.snapshot("main", [Place("a.yaml")])
@@ -284,8 +286,8 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
     ("served", "settings", "size", "fetches"),
     [
         ("", {"uploadpack.allowFilter": "true"}, "small", 1),
-        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # the tip with its trees; the files
-        ("", {"uploadpack.allowFilter": "false"}, "small", 1),  # everything at once
+        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # trees, then files
+        ("", {"uploadpack.allowFilter": "false"}, "small", 1),  # everything in one fetch
         ("", {"uploadpack.allowFilter": "false"}, "large", 1),
         ("", {"uploadpackfilter.tree.allow": "false"}, "large", 2),
         ("", {"uploadpackfilter.tree.maxDepth": "0"}, "large", 2),  # as on GitHub
@@ -294,14 +296,14 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
             {"uploadpackfilter.allow": "false"},
             "small",
             3,
-        ),  # both filters are refused; then everything
-        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; then everything
+        ),  # both filters are rejected, then everything is fetched
+        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # rejected, then everything
         (
             "",
             {"uploadpackfilter.blob:limit.allow": "false"},
             "small",
             3,
-        ),  # refused; then as if large
+        ),  # rejected, then fetched like a large repository
         (V0, {"uploadpack.allowAnySHA1InWant": "true"}, "large", 2),
         (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "small", 1),
         (
@@ -309,10 +311,10 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
             {"uploadpack.allowAnySHA1InWant": "false"},
             "large",
             3,
-        ),  # the tip; refused; then everything
+        ),  # first the tip, then rejected, then everything is fetched
     ],
 )
-def test_servers_with_fewer_capabilities_need_more_fetches(
+def test_servers_with_fewer_capabilities_require_more_fetches(
     tmp_path: Path,
     served: str,
     settings: Mapping[str, str],
@@ -339,12 +341,12 @@ def test_servers_with_fewer_capabilities_need_more_fetches(
             "a/b/e.yaml": "2\n",
         }
         assert git_door.calls.count("fetch") == fetches
-        assert [line for line in said if "warning" in line] == []  # no action is needed
+        assert [line for line in said if "warning" in line] == []  # nothing for users to fix
         commit(repo, {"a/b/e.yaml": "new\n"})
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 
 
-def test_a_missing_branch_is_a_source_error(store: BareRepository, repo: Path) -> None:
+def test_a_missing_branch_causes_a_source_error(store: BareRepository, repo: Path) -> None:
     with pytest.raises(SourceError) as caught:
         store.snapshot("none", [])
     assert caught.value.subject == f"{repo}@none"
@@ -364,7 +366,7 @@ def test_an_invalid_branch_name_runs_no_git_command(repo: Path, revision: str) -
     assert git_door.calls == []
 
 
-def test_an_empty_repository_is_a_source_error(tmp_path: Path) -> None:
+def test_an_empty_repository_causes_a_source_error(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--bare", "empty.git")
     with BareRepository(door(), str(tmp_path / "empty.git")) as store:
         with pytest.raises(SourceError, match="empty"):
@@ -374,7 +376,7 @@ def test_an_empty_repository_is_a_source_error(tmp_path: Path) -> None:
     assert "empty" in caught.value.hint
 
 
-def test_a_head_that_names_a_missing_branch_is_a_source_error(tmp_path: Path) -> None:
+def test_a_head_that_names_a_missing_branch_causes_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"}, branch="develop")
     git(repo, "symbolic-ref", "HEAD", "refs/heads/none")
     with BareRepository(door(), str(repo)) as store:
@@ -383,7 +385,7 @@ def test_a_head_that_names_a_missing_branch_is_a_source_error(tmp_path: Path) ->
         assert store.snapshot("develop", [Place("a")]).files == {"a": File("b")}
 
 
-def test_a_detached_head_is_a_source_error(tmp_path: Path) -> None:
+def test_a_detached_head_causes_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
     with (
@@ -422,14 +424,14 @@ def test_a_sha256_repository_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "environ", [{"HOME": "/nonexistent"}, {"HOME": ""}, {"XDG_CONFIG_HOME": "/nonexistent"}]
 )
-def test_a_repository_can_be_read_with_an_unusable_home(
+def test_a_repository_can_be_read_with_an_unusable_home_folder(
     repo: Path, environ: Mapping[str, str]
 ) -> None:
     with BareRepository(door(**environ), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
-def test_a_repository_can_be_read_without_a_home(repo: Path) -> None:
+def test_a_repository_can_be_read_without_a_home_folder(repo: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "HOME"}
     with BareRepository(Git(environ, protocols=frozenset({"file"})), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
@@ -455,7 +457,7 @@ def test_the_private_temporary_folder_is_removed(repo: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_temporary_folder_is_a_usage_error(repo: Path, tmp_path: Path) -> None:
+def test_a_missing_temporary_folder_causes_a_usage_error(repo: Path, tmp_path: Path) -> None:
     store = BareRepository(door(TMPDIR=str(tmp_path / "none")), str(repo))
     with store, pytest.raises(UsageError, match=r"TMPDIR: .* is not a folder") as caught:
         store.snapshot("main", [])
@@ -469,10 +471,10 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
         store.close()
 
 
-def test_a_folder_with_too_many_names_is_an_error(
+def test_a_folder_with_too_many_entries_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its listing is not read, so files in it would seem to be missing."""
+    """The folder's listing is not read, so its files would seem to be missing."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 400)
     repo = bare_repo(
         tmp_path, {"a/b": "1", **{f"a/file{number}": "x" for number in range(40)}, "c/d": "2"}

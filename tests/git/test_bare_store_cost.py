@@ -16,7 +16,7 @@ VALUES = "apps/team1/app1/values.yaml"
 
 @pytest.fixture(scope="module")
 def repos(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """Return repositories of 100 and of 10,000 files."""
+    """Return two repositories, with 100 and with 10,000 files."""
     folder = tmp_path_factory.mktemp("cost")
     return {
         teams * 100: bare_repo(
@@ -38,7 +38,7 @@ def size(folder: Path) -> int:
 
 
 def bytes_of_a_run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
-    """Read, edit, and land. Return the bytes on disk at the end."""
+    """Read, edit, and land a change. Return the number of bytes on disk at the end."""
     with BareRepository(git, str(repo)) as store:
         for _ in range(2):
             snapshot = store.snapshot("main", [Place(VALUES)])
@@ -69,10 +69,10 @@ def test_a_larger_repository_needs_no_more_processes_and_no_other_files(
         folder.mkdir()
         git = Git({**os.environ, "TMPDIR": str(folder)}, protocols=frozenset({"file"}))
         figures[files] = (bytes_of_a_run(git, repo, folder), git.calls)
-    # The tip with its trees; one reader; the file; the commit; the push.
+    # One process each for the tip with its trees, the reader, the file, the commit, and the push.
     expected = ["fetch", "cat-file", "fetch", "fast-import", "push"]
     assert [calls for _, calls in figures.values()] == [expected, expected]
-    assert all(used < 700_000 for used, _ in figures.values())  # trees only
+    assert all(used < 700_000 for used, _ in figures.values())  # only trees
     assert size(repos[10_000]) > 5_000_000
 
 
@@ -85,7 +85,7 @@ def test_a_lost_race_fetches_only_the_new_tip(repos: dict[int, Path], tmp_path: 
         "fetch",
         "fast-import",
         "push",
-    ]  # another file changed: only the tip is new
+    ]  # the other writer changed a different file, so only the tip is new
 
 
 def test_planning_sends_nothing(repos: dict[int, Path]) -> None:

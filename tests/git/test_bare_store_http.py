@@ -1,4 +1,4 @@
-"""The same repository store over HTTP, with logins and faults."""
+"""The same repository store over HTTP, with authentication and server faults."""
 
 import os
 import re
@@ -49,7 +49,9 @@ def land(url: str, **environ: str) -> LandedCommit:
     "page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"]
 )
 @pytest.mark.parametrize("branch", ["", "main"])
-def test_a_web_page_is_not_an_empty_repository(server: GitServer, page: bytes, branch: str) -> None:
+def test_a_web_page_is_not_mistaken_for_an_empty_repository(
+    server: GitServer, page: bytes, branch: str
+) -> None:
     server.page = page
     with (
         BareRepository(Git(os.environ), server.url + "repo.git") as store,
@@ -59,7 +61,7 @@ def test_a_web_page_is_not_an_empty_repository(server: GitServer, page: bytes, b
     assert caught.value.subject.startswith(server.url)
 
 
-def test_an_empty_repository_is_not_a_web_page(server: GitServer) -> None:
+def test_an_empty_repository_is_not_mistaken_for_a_web_page(server: GitServer) -> None:
     git(server.folder, "init", "-q", "--bare", "empty.git")
     with (
         BareRepository(Git(os.environ), server.url + "empty.git") as store,
@@ -79,10 +81,10 @@ def test_a_change_is_read_and_pushed_over_http(server: GitServer, repo: Path) ->
 
 
 @pytest.mark.usefixtures("large")
-def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
+def test_a_new_head_branch_requires_one_more_request_if_its_base_moved(
     server: GitServer, repo: Path
 ) -> None:
-    """The extra request finds the commits that both sides have. It is not sent if nothing moved."""
+    """The extra request finds common commits. It is not sent if the base has not moved."""
     asked = []
     for head, moves in (("quiet", False), ("bot", True)):
         with BareRepository(Git(os.environ), server.url + "repo.git") as store:
@@ -96,7 +98,7 @@ def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
                 head,
                 snapshot.tip,
                 {VALUES: File("tag: v2\n")},
-                head,  # else both commits would be equal if made in the same second
+                head,  # otherwise, both commits would be identical if created in the same second
                 Person("T", "t"),
             )
             assert store.land(wanted).commit == git(repo, "rev-parse", head)
@@ -107,7 +109,7 @@ def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
 def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "p@ss w:rd"
     assert land(with_login(server, "bot:p%40ss%20w%3Ard")).commit == git(repo, "rev-parse", "main")
-    assert {user for _, user in server.seen} == {"bot"}  # sent at once: no request is refused first
+    assert {user for _, user in server.seen} == {"bot"}  # sent preemptively
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, re
         ("reader:read", RepositoryError, "does not allow this"),
     ],
 )
-def test_missing_wrong_and_read_only_logins_are_reported_without_the_secret(
+def test_missing_invalid_and_read_only_credentials_are_reported_without_the_secret(
     server: GitServer, login: str, error: type[TaskError], words: str
 ) -> None:
     server.logins = {"bot": "right", "reader": "read"}
@@ -144,9 +146,7 @@ def test_a_login_is_not_sent_to_another_server(server: GitServer, repo: Path) ->
     assert repo.exists()
 
 
-def test_the_credential_helper_of_the_user_is_used(
-    server: GitServer, repo: Path, tmp_path: Path
-) -> None:
+def test_the_users_credential_helper_is_used(server: GitServer, repo: Path, tmp_path: Path) -> None:
     server.logins["bot"] = "right"
     (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
     (tmp_path / ".git-credentials").write_text(
@@ -231,10 +231,10 @@ def test_no_process_argument_contains_a_secret(server: GitServer, tmp_path: Path
 
 
 @pytest.mark.parametrize(("size", "more"), [("small", 0), ("large", 2)])
-def test_an_update_sends_its_login_at_once_and_needs_few_requests(
+def test_an_update_sends_its_credentials_preemptively_and_needs_few_requests(
     server: GitServer, size: str, more: int, request: pytest.FixtureRequest
 ) -> None:
-    """One or two fetches and a push, each on a separate connection with its handshakes."""
+    """An update consists of one or two fetches and a push, each on a separate connection."""
     if size == "large":
         request.getfixturevalue("large")
     server.logins["bot"] = "secret"
@@ -242,7 +242,7 @@ def test_an_update_sends_its_login_at_once_and_needs_few_requests(
         snapshot = store.snapshot("main", [Place(VALUES)])
         assert (
             len(server.seen) == 3 + more
-        )  # the requests of `plan`: the refs are listed once, for the tip
+        )  # the requests sent by `plan`: the refs are listed once, to find the tip
         files, destination = {VALUES: File("tag: v2\n")}, (snapshot.repo, "main", "main")
         store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
     fetching = ["GET info/refs?service=git-upload-pack", "POST git-upload-pack"]
@@ -252,16 +252,16 @@ def test_an_update_sends_its_login_at_once_and_needs_few_requests(
     assert {user for _, user in server.seen} == {"bot"}
 
 
-def test_looking_up_the_default_branch_needs_two_more_requests(server: GitServer) -> None:
+def test_looking_up_the_default_branch_takes_two_more_requests(server: GitServer) -> None:
     with BareRepository(Git(os.environ), server.url + "repo.git") as store:
         store.snapshot(store.default_branch(), [Place(VALUES)])
     assert len(server.seen) == 5
 
 
-def test_a_public_repository_can_be_read_despite_an_outdated_login(
+def test_a_public_repository_can_be_read_despite_outdated_credentials(
     server: GitServer,
 ) -> None:
-    """The login is sent unasked. Once refused, it is sent only on request."""
+    """The credentials are sent preemptively. Once rejected, they are sent only on request."""
     server.public, server.logins = True, {"bot": "right"}
     with BareRepository(Git(os.environ), with_login(server, "bot:outdated")) as store:
         assert store.snapshot("main", [Place(VALUES)]).files[VALUES].text == "tag: v1\n"

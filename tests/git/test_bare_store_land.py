@@ -1,4 +1,4 @@
-"""Landing a change: what reaches the remote branch, in real bare repositories."""
+"""Landing a change: what reaches the remote branch, tested with real bare repositories."""
 
 import os
 import shutil
@@ -91,7 +91,7 @@ def test_landing_leaves_all_other_files_unchanged(repo: Path) -> None:
     assert [line.split("\t")[1] for line in changed] == [VALUES]
 
 
-def test_predict_gives_the_tree_that_land_creates_without_pushing(repo: Path) -> None:
+def test_predict_returns_the_tree_that_land_creates_but_pushes_nothing(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         before = tip(repo)
@@ -196,7 +196,7 @@ def test_500_files_land_in_one_commit(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_a_change_without_a_difference_makes_no_commit(repo: Path) -> None:
+def test_a_change_without_a_difference_creates_no_commit(repo: Path) -> None:
     before = tip(repo)
     with open_store(repo) as store:
         landing = store.land(change(read(store), {VALUES: START[VALUES]}))
@@ -261,7 +261,7 @@ def test_a_branch_that_moves_during_the_push_is_a_lost_race(repo: Path) -> None:
 
 
 def commit_on_main(repo: Path) -> str:
-    """Return a commit on top of main's tip that main does not have."""
+    """Return a commit on top of main's tip that is not on main."""
     git(repo, "update-ref", "refs/heads/aside", tip(repo))
     return commit(repo, {"README.md": "aside\n"}, "aside")
 
@@ -277,7 +277,7 @@ def test_a_concurrently_deleted_branch_is_not_recreated(repo: Path) -> None:
 
 @pytest.mark.parametrize("shallow", [True, False])
 def test_a_branch_that_was_reset_concurrently_is_not_changed(repo: Path, shallow: bool) -> None:
-    """A removed commit must not come back below ours. Some servers send the whole history."""
+    """A removed commit must not return below our commit. Some servers send the whole history."""
     before = tip(repo)
     commit(repo, {"README.md": "taken out again\n"})
     with open_store(repo) as store:
@@ -301,7 +301,7 @@ def test_the_message_of_a_rejecting_hook_is_shown(repo: Path) -> None:
     assert tip(repo) == before
 
 
-def test_an_unsigned_commit_refused_by_gitea_leads_to_a_signing_hint(repo: Path) -> None:
+def test_an_unsigned_commit_rejected_by_gitea_leads_to_a_signing_hint(repo: Path) -> None:
     """Gitea 1.26 wrongly reports an internal error, but a retry would never help."""
     words = "error:        \\nerror: Internal Server Error (no message for end users)        \\nerror:        "
     hook(repo, "pre-receive", f"printf '\\n{words}\\n' >&2; exit 1")
@@ -312,7 +312,7 @@ def test_an_unsigned_commit_refused_by_gitea_leads_to_a_signing_hint(repo: Path)
 
 
 def killing(folder: Path, command: str, *, landed: bool) -> dict[str, str]:
-    """Return an environment in which the kernel seems to kill the first git process of this command."""
+    """Return an environment in which the kernel seems to kill a command's first git process."""
     (folder / "bin").mkdir()
     program, before = (
         folder / "bin" / "git",
@@ -334,7 +334,7 @@ exec {shutil.which("git")} "$@"
 def test_a_push_whose_git_process_is_killed_lands_exactly_once(
     repo: Path, tmp_path: Path, landed: bool
 ) -> None:
-    """The kernel kills the process when the step runs out of memory."""
+    """This happens when the step runs out of memory and the kernel kills the process."""
     with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
         landing = store.land(change(read(store)))
     assert landing.commit == tip(repo)
@@ -379,7 +379,7 @@ def test_unsafe_or_blocked_paths_are_refused(tmp_path: Path, path: str) -> None:
 
 
 def test_missing_write_permission_on_the_server_is_reported(repo: Path) -> None:
-    """The message is Git's own. A hook prints it, because root can write to any folder."""
+    """The message is Git's own, but printed by a hook, because root can write to any folder."""
     words = "error: insufficient permission for adding an object to repository database ./objects"
     hook = repo / "hooks" / "pre-receive"
     hook.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
@@ -406,7 +406,7 @@ def test_a_head_branch_is_replaced_by_one_commit_on_the_base(repo: Path) -> None
     assert show(repo, "bot", VALUES) == "tag: v3\n"
 
 
-def test_a_head_branch_that_already_has_the_wanted_tree_is_not_pushed(repo: Path) -> None:
+def test_a_head_branch_that_already_has_the_intended_tree_is_not_pushed(repo: Path) -> None:
     with open_store(repo) as store:
         first = store.land(change(read(store), head="bot"))
     with open_store(repo) as store:
@@ -433,14 +433,14 @@ def test_a_head_branch_created_by_another_run_is_not_overwritten(
         git(repo, "update-ref", "refs/heads/bot", tip(repo))
         monkeypatch.setattr(
             store._remote, "fetch_head", lambda _branch: ""
-        )  # as it was a moment before
+        )  # its state a moment earlier
         with pytest.raises(Outpaced):
             store.land(wanted)
     assert tip(repo, "bot") == tip(repo)
 
 
-def test_a_new_head_branch_is_created_although_its_base_moved(repo: Path) -> None:
-    """No commit on the server is known here, so git would send history that was never fetched."""
+def test_a_new_head_branch_is_created_even_if_its_base_moved(repo: Path) -> None:
+    """No server commit is known locally, so git would send history that was never fetched."""
     with open_store(repo) as store:
         snapshot = read(store)
         moved = commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
@@ -449,7 +449,7 @@ def test_a_new_head_branch_is_created_although_its_base_moved(repo: Path) -> Non
     assert tip(repo, "bot^") == snapshot.tip
 
 
-def test_a_head_branch_name_that_conflicts_with_other_branches_is_refused(repo: Path) -> None:
+def test_a_head_branch_name_that_conflicts_with_other_branches_is_rejected(repo: Path) -> None:
     git(repo, "update-ref", "refs/heads/bot/x", tip(repo))
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"))
@@ -502,7 +502,7 @@ def test_a_push_that_landed_before_the_connection_died_is_recognized(repo: Path)
     assert landing.commit == tip(repo)
 
 
-def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
+def test_a_push_that_did_not_land_is_retried(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         hook(repo, "pre-receive", 'rm "$0"; kill -9 $PPID')
@@ -511,7 +511,7 @@ def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_an_identical_commit_of_another_run_is_a_lost_race(repo: Path) -> None:
+def test_an_identical_commit_from_another_run_is_a_lost_race(repo: Path) -> None:
     with open_store(repo) as store, open_store(repo) as other:
         mine, others = change(read(store)), change(read(other))
         made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
@@ -522,7 +522,7 @@ def test_an_identical_commit_of_another_run_is_a_lost_race(repo: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_our_push_is_recognized_below_a_newer_commit_of_others(repo: Path) -> None:
+def test_our_push_is_recognized_below_a_newer_commit_by_others(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         more = (
@@ -536,7 +536,7 @@ def test_our_push_is_recognized_below_a_newer_commit_of_others(repo: Path) -> No
     assert git(repo, "rev-list", "main").splitlines()[1] == landing.commit
 
 
-def test_a_push_that_never_lands_is_a_temporary_error(
+def test_a_push_that_never_lands_causes_a_temporary_error(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.retry._PAUSES", (0.01, 0.01))
@@ -554,7 +554,7 @@ def test_a_push_that_never_lands_is_a_temporary_error(
 def test_a_cache_that_breaks_while_the_head_branch_is_read_is_fetched_again(
     repo: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """All fetched objects are lost then, and are fetched again."""
+    """All fetched objects are then lost, and must be fetched again."""
     was = commit(repo, {VALUES: "tag: v9\n"}, "bot")
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
@@ -616,7 +616,7 @@ def test_a_server_without_atomic_pushes_gets_neither_branch(repo: Path) -> None:
     assert git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split() == ["main"]
 
 
-def test_a_hook_that_refuses_the_memory_branch_is_reported_for_that_branch(repo: Path) -> None:
+def test_a_hook_that_rejects_the_memory_branch_is_reported_for_that_branch(repo: Path) -> None:
     hook(repo, "update", 'case "$1" in *memory*) echo "no such names here" >&2; exit 1;; esac')
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"), remembered("first\n"))

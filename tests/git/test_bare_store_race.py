@@ -1,4 +1,4 @@
-"""Many writers on one branch: each of them lands, and nothing is lost."""
+"""Many writers on one branch: every change lands, and nothing is lost."""
 
 import os
 import random
@@ -19,7 +19,7 @@ WRITERS = 5
 
 
 def write(repo: str, path: str) -> int:
-    """Read, edit, and land like a run, again if outpaced. Return the number of attempts."""
+    """Read, edit, and land like a run, and retry if outpaced. Return the number of attempts."""
     with BareRepository(Git(os.environ, protocols=frozenset({"file"})), repo) as store:
         for attempt in range(1, 200):
             snapshot = store.snapshot("main", [Place(path), Place("shared.yaml")])
@@ -65,7 +65,7 @@ def test_concurrent_writers_all_land_in_a_linear_history(tmp_path: Path, fast: b
     assert [one.wait() for one in running] == [0] * WRITERS
     log = git(repo, "log", "--format=%P %s", "main").splitlines()
     assert len(log) == WRITERS + 1
-    assert all(len(line.split()[0]) == 40 for line in log[:-1])  # one parent each
+    assert all(len(line.split()[0]) == 40 for line in log[:-1])  # each commit has one parent
     lines = show(repo, "main", "shared.yaml").splitlines()
     assert sorted(lines) == sorted(f"- apps/app{n}/values.yaml" for n in range(WRITERS))
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""

@@ -1,4 +1,4 @@
-"""The same repository store over ssh, as git calls it. A script replaces the program `ssh`."""
+"""The same repository store over SSH, as called by git. A script replaces the `ssh` program."""
 
 import os
 from pathlib import Path
@@ -72,8 +72,8 @@ def test_a_head_branch_is_not_created_if_the_server_goes_down(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("protocol", [2, 0])
-def test_a_new_head_branch_lands_after_its_base_moved(tmp_path: Path, protocol: int) -> None:
-    """The old protocol hides common commits, so the change is decided again on the new tip."""
+def test_a_new_head_branch_lands_even_if_its_base_moved(tmp_path: Path, protocol: int) -> None:
+    """The old protocol hides common commits, so the change is decided again for the new tip."""
     repo = bare_repo(tmp_path, {"apps/web/a": "1\n", "apps/db/b": "other\n"})
     for allowed in ("allowFilter", "allowAnySHA1InWant"):
         git(repo, "config", f"uploadpack.{allowed}", "true")

@@ -1,4 +1,4 @@
-"""Commits through GitHub's API: compare-and-swap as in a push, and no duplicates on retries."""
+"""Commits through GitHub's API: compare-and-swap as in a push, and no duplicates after retries."""
 
 import os
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ def test_a_new_head_branch_starts_at_the_tip_of_the_base(
 
 
 def test_an_existing_head_branch_is_moved_in_one_step(server: CommittingGitHub, repo: Path) -> None:
-    """In between, it is never at its base: GitHub would close its pull request for good."""
+    """It never points to its base in between, because GitHub would close its request for good."""
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
     commit(repo, {"b.yaml": "theirs\n"})
     seen = []
@@ -176,7 +176,7 @@ def test_a_head_branch_that_others_moved_is_a_lost_race(
         with pytest.raises(Outpaced):
             store.land(change(snapshot, HEAD, head_commit=was))
     assert git(repo, "rev-parse", HEAD) == theirs
-    assert branches(repo) == [HEAD, "main"]  # the temporary branch is gone
+    assert branches(repo) == [HEAD, "main"]  # the temporary branch was deleted
 
 
 LOST = [
@@ -253,7 +253,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
            (("x-ratelimit-remaining", "0"), ("Retry-After", "900"))), NotDoneError, "in 900 seconds"),
     (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "900"),)),
      NotDoneError, "in 900 seconds"),
-    # a digit for str.isdigit, but not a number
+    # a digit according to str.isdigit, but not a valid number
     (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "\u00b2"),)),
      NotDoneError, "in 60 seconds"),
     (Reply(403, {"message": "Limited"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "\u00b2"))),
@@ -267,7 +267,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), REFUSED)
-def test_each_api_refusal_is_mapped_to_an_error_with_a_hint(
+def test_each_api_rejection_is_mapped_to_an_error_with_a_hint(
     server: CommittingGitHub, repo: Path, reply: Reply, kind: type[TaskError], words: str
 ) -> None:
     server.fail(reply, end=GRAPHQL, times=5)
@@ -280,7 +280,7 @@ def test_each_api_refusal_is_mapped_to_an_error_with_a_hint(
     assert (commits(repo), len(server.seen)) == (1, 3 if kind is UnreachableError else 1)
 
 
-def test_any_refusal_is_a_lost_race_if_the_branch_has_moved(
+def test_any_rejection_counts_as_a_lost_race_if_the_branch_has_moved(
     server: CommittingGitHub, repo: Path
 ) -> None:
     server.refuses = "A conflict occurred while updating the ref"
@@ -299,7 +299,7 @@ def test_any_refusal_is_a_lost_race_if_the_branch_has_moved(
         ("a.yaml", "100644", 31_000_000, "accepts at most"),
     ],
 )
-def test_files_that_the_api_cannot_write_are_target_errors(
+def test_files_that_the_api_cannot_write_cause_target_errors(
     server: CommittingGitHub, path: str, mode: str, size: int, words: str
 ) -> None:
     with opened(server) as store:
@@ -319,7 +319,7 @@ def test_a_rate_limited_commit_is_retried(server: CommittingGitHub, repo: Path) 
     assert (commits(repo), len(server.seen)) == (2, 2)
 
 
-def test_a_refused_branch_move_leaves_no_temporary_branch(
+def test_a_rejected_branch_move_leaves_no_temporary_branch(
     server: CommittingGitHub, repo: Path
 ) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
@@ -369,20 +369,18 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("query", "given", "words"), QUERIES)
-def test_our_mutations_match_the_schema_of_github(
-    query: str, given: dict[str, Any], words: str
-) -> None:
+def test_our_mutations_match_githubs_schema(query: str, given: dict[str, Any], words: str) -> None:
     found = invalid(query, {"input": given})
     assert words in found
     assert bool(found) is bool(words)
 
 
-def test_our_query_matches_the_schema_of_github() -> None:
+def test_our_query_matches_githubs_schema() -> None:
     assert invalid(REPOSITORY, {"owner": "a", "name": "b"}) == ""
     assert "name" in invalid(REPOSITORY, {"owner": "a"})
 
 
-def test_a_head_branch_that_cannot_be_created_is_a_repository_error(
+def test_a_head_branch_that_cannot_be_created_causes_a_repository_error(
     server: CommittingGitHub, repo: Path
 ) -> None:
     server.fail(Reply(422, {"message": "Reference update failed"}), end="/git/refs")

@@ -1,4 +1,4 @@
-"""A GitHub App's token, from an HTTP server that responds like GitHub."""
+"""A GitHub App's token, requested from an HTTP server that responds like GitHub."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class GitHub(HTTPServer):
-    """A server that sends `answers` in turn, and repeats the last. `asked` has paths and logins."""
+    """A server that sends `answers` in turn, repeating the last. `asked` lists paths and logins."""
 
     answers: list[tuple[int, object]]
     asked: list[tuple[str, str]]
@@ -51,7 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode())
 
     def log_message(self, *_message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_api_is_reached_through_the_proxy_in_the_argo_cd_secret(
         assert bool(proxy.seen) is used
 
 
-def test_the_signed_json_web_token_matches_the_github_documentation(
+def test_the_signed_json_web_token_conforms_to_the_github_documentation(
     tmp_path: Path, key: Path
 ) -> None:
     head, claims, signature = (
@@ -117,7 +117,9 @@ def test_a_token_is_requested_for_the_installation(key: Path, github: GitHub) ->
     assert authorization.startswith("Bearer ey")
 
 
-def test_a_netrc_file_does_not_replace_the_app_login(key: Path, github: GitHub, home: Path) -> None:
+def test_a_netrc_file_does_not_replace_the_app_credentials(
+    key: Path, github: GitHub, home: Path
+) -> None:
     (home / ".netrc").write_text("machine 127.0.0.1 login a password b\n")
     token(app(github, key))
     assert github.asked[0][1].startswith("Bearer ")
@@ -147,7 +149,7 @@ def test_temporary_api_errors_are_retried(
         (503, {}, UnreachableError, "503"),
     ],
 )
-def test_refused_token_requests_are_reported(
+def test_rejected_token_requests_are_reported(
     key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch,
     status: int, body: object, error: type[TaskError], told: str,
 ) -> None:  # fmt: skip
@@ -159,7 +161,7 @@ def test_refused_token_requests_are_reported(
     assert "ey" not in caught.value.message.split()
 
 
-def test_an_invalid_app_key_is_a_usage_error() -> None:
+def test_an_invalid_app_key_causes_a_usage_error() -> None:
     with pytest.raises(UsageError, match="not an unencrypted RSA private key"):
         signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 

@@ -1,4 +1,4 @@
-"""Keys, known hosts, and the ssh command built from them."""
+"""SSH keys, known hosts, and the ssh command built from them."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def test_a_passphrase_is_detected_in_every_key_format(
     assert has_passphrase(text) is bool(words)
 
 
-def test_a_key_with_a_passphrase_is_refused_with_a_hint(tmp_path: Path) -> None:
+def test_a_key_with_a_passphrase_is_rejected_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="passphrase") as caught:
         tidy_key(key(tmp_path, "-t", "ed25519", words="secret words"), "the key")
     assert "ssh-keygen" in caught.value.hint
@@ -117,7 +117,7 @@ def test_the_given_ssh_config_precedes_our_defaults(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_separately_given_key_is_the_only_key_used(tmp_path: Path) -> None:
+def test_a_separately_specified_key_is_the_only_key_used(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_ed25519").write_text(key(tmp_path, "-t", "ed25519"))
@@ -128,7 +128,7 @@ def test_a_separately_given_key_is_the_only_key_used(tmp_path: Path) -> None:
     ]
 
 
-def test_known_hosts_of_the_home_folder_are_used_with_a_separate_key(tmp_path: Path) -> None:
+def test_known_hosts_from_the_home_folder_are_used_with_a_separate_key(tmp_path: Path) -> None:
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (tmp_path / "home" / ".ssh" / "known_hosts").write_text("h ssh-ed25519 BBBB")
     found = collect(AccessOptions(ssh_host_key=(HOST_KEY,)), Secret(""), str(tmp_path / "home"))
@@ -142,15 +142,15 @@ def test_known_hosts_of_the_home_folder_are_used_with_a_separate_key(tmp_path: P
     assert found.files["known_hosts"] == "only ssh-ed25519 CCCC\n"
 
 
-def test_a_key_in_two_places_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_key_in_two_places_causes_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="both"):
         collect(AccessOptions(ssh_key_file=str(tmp_path)), Secret("x"), "")
 
 
-def test_an_unreadable_ssh_directory_is_a_usage_error(
+def test_an_unreadable_ssh_directory_causes_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root can read every folder, so the error of the system is simulated."""
+    """Root can read every folder, so the system error is simulated."""
 
     def denied(_folder: str) -> list[str]:
         raise PermissionError(13, "Permission denied")

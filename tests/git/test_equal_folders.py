@@ -1,4 +1,4 @@
-"""Folders with the same content have the same ID, and each of them is read and written.
+"""Folders with the same content have the same ID, but each is read and written.
 
 In a fetch by ID with a tree filter, Git 2.39 loses a tree that is also a child of another
 requested tree.
@@ -18,12 +18,12 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Changeset, File, Person, Place
 
-pytestmark = pytest.mark.usefixtures("large")  # a small repository is fetched completely
+pytestmark = pytest.mark.usefixtures("large")  # a small repository is fetched in full
 FILES = ("values.yaml", "kustomization.yaml")
 
 
 def update(url: str, paths: list[str]) -> str:
-    """Change all of these files in one commit. Return the commit."""
+    """Change all of these files in one commit, and return the commit ID."""
     with BareRepository(Git(os.environ, protocols=frozenset({"file"})), url) as store:
         snapshot = store.snapshot("main", [Place(path) for path in paths])
         files = {path: File(f"{snapshot.files[path].text}# new\n") for path in paths}

@@ -1,4 +1,4 @@
-"""The only way to run git: what its processes see, and how they end."""
+"""The only code that runs git: what its processes can access, and how they end."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def door(**environ: str) -> Git:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTS))
-def test_unsafe_variables_of_the_host_do_not_reach_git(name: str) -> None:
+def test_unsafe_host_variables_do_not_reach_git(name: str) -> None:
     clean = clean_environment(HOSTS, frozenset({"https"}))
     assert clean.get(name) in {None, "C", "https"}
 
@@ -43,7 +43,7 @@ def test_unsafe_variables_of_the_host_do_not_reach_git(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["GIT_SSL_CAINFO", "GIT_SSH_COMMAND", "GIT_ASKPASS", "HOME", "https_proxy", "PATH"]
 )
-def test_connection_variables_of_the_host_are_passed_to_git(name: str) -> None:
+def test_host_connection_variables_are_passed_to_git(name: str) -> None:
     assert clean_environment({name: "value"}, frozenset())[name] == "value"
 
 
@@ -89,7 +89,7 @@ def test_large_input_and_output_pass_through_git_unchanged(tmp_path: Path) -> No
     assert door().run("cat-file", "blob", oid, git_dir=str(repo)).out == body
 
 
-def test_a_failure_reports_command_exit_code_and_message() -> None:
+def test_a_failure_reports_the_command_exit_code_and_message() -> None:
     with pytest.raises(GitFailed) as caught:
         door().run("cat-file", "blob", "HEAD", git_dir="/nonexistent")
     assert caught.value.command == "cat-file"
@@ -132,7 +132,7 @@ def test_git_cannot_prompt_on_a_terminal() -> None:
     assert caught.value.code
 
 
-def test_calls_are_counted_by_their_command() -> None:
+def test_calls_are_counted_per_git_command() -> None:
     git_door = door()
     git_door.run("-c", "a.b=c", "version")
     git_door.run("--git-dir", "/x", "version")
@@ -152,7 +152,7 @@ def test_several_threads_can_share_one_git_object() -> None:
     assert len(set(found)) == 1
 
 
-def test_a_missing_git_program_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_missing_git_program_causes_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git is not installed"):
         door(PATH=str(tmp_path)).run("version")
 
@@ -187,7 +187,7 @@ def test_local_repositories_must_be_allowed(repo: str) -> None:
 
 
 @pytest.mark.parametrize("repo", ["git://host/x", "s3://bucket/x", "ext::sh -c x"])
-def test_other_transports_are_refused(repo: str) -> None:
+def test_other_transports_are_rejected(repo: str) -> None:
     with pytest.raises(SourceError):
         door().url(repo)
 
@@ -197,7 +197,7 @@ def test_common_urls_are_used_unchanged(repo: str) -> None:
     assert Git(os.environ).url(repo) == repo
 
 
-def test_plain_http_warns_once() -> None:
+def test_plain_http_causes_one_warning() -> None:
     said: list[str] = []
     git_door = Git(os.environ, log=said.append)
     assert [git_door.url("http://u:p@host/x") for _ in range(2)] == ["http://host/x"] * 2
@@ -212,7 +212,7 @@ def test_the_rewritten_url_is_checked_instead_of_the_original() -> None:
     )
 
 
-def test_a_login_in_the_url_is_sent_only_to_its_server(tmp_path: Path) -> None:
+def test_credentials_in_the_url_are_sent_only_to_its_server(tmp_path: Path) -> None:
     git_door = Git({**os.environ, "HOME": str(tmp_path)})
     extra = git_door.login("https://bot:s%20x@host:8443/x")
     said = git_door.run(
@@ -223,7 +223,7 @@ def test_a_login_in_the_url_is_sent_only_to_its_server(tmp_path: Path) -> None:
         git_door.run("credential", "fill", stdin="protocol=https\nhost=other\n\n", env=extra)
 
 
-def test_a_user_name_in_the_url_is_combined_with_the_password_of_a_helper(tmp_path: Path) -> None:
+def test_a_user_name_in_the_url_is_combined_with_the_helpers_password(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[credential]\n\thelper = "!printf \\"password=from-helper\\\\n\\" #"\n'
     )

@@ -1,4 +1,4 @@
-"""Limits on what a Git server may cost a run: output, packs, memory, and time per repository."""
+"""Limits on the resources that a Git server can use up: output, packs, memory, and time."""
 
 import os
 import resource
@@ -51,8 +51,8 @@ def test_output_within_the_bound_is_complete() -> None:
     assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
 
 
-def test_a_child_that_continues_is_not_waited_for() -> None:
-    """An example is ssh that shares a connection between several commands."""
+def test_a_child_process_that_keeps_running_is_not_waited_for() -> None:
+    """An example is an ssh process that shares a connection between several commands."""
     assert Git(os.environ).run("-c", "alias.leave=!sleep 600 & echo done", "leave").out == b"done\n"
 
 
@@ -79,13 +79,13 @@ def test_not_every_warning_is_logged() -> None:
         ("fatal: early EOF", ""),
     ],
 )
-def test_messages_of_git_reveal_which_bound_was_exceeded(words: str, why: str) -> None:
+def test_git_messages_reveal_which_limit_was_exceeded(words: str, why: str) -> None:
     assert Bounds().passed(words).startswith(why)
     assert bool(Bounds().passed(words)) == bool(why)
 
 
 def test_a_stricter_limit_of_the_step_stays() -> None:
-    """If `ulimit -f` in the step is stricter, the error means a full disk, not a flood of data."""
+    """If the step sets a stricter `ulimit -f`, the error means a full disk, not a flood of data."""
     code = """
 import resource
 from task.processes import Bounds
@@ -135,7 +135,7 @@ def test_the_memory_limit_of_git_fits_the_memory_of_the_step(
 
 
 def test_a_repository_is_read_with_little_memory_and_few_pack_threads(tmp_path: Path) -> None:
-    """Git starts a thread for each processor, and the stack of each takes 8 MiB."""
+    """Git starts a thread for each processor, and each thread's stack takes 8 MiB."""
     repo = bare_repo(tmp_path, {f"{number}": f"{number}\n" for number in range(200)})
     door = Git(os.environ, protocols=FILE, bounds=Bounds(memory=64 << 20))
     with BareRepository(door, str(repo)) as store:
@@ -146,7 +146,7 @@ def test_a_repository_is_read_with_little_memory_and_few_pack_threads(tmp_path: 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the clock that limits commands and repositories."""
+    """Return a clock that limits the time per command and per repository."""
     made = Clock()
     made.time = 1000.0
     monkeypatch.setattr("task.processes.time", made)
@@ -154,7 +154,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_all_commands_for_one_repository_share_a_time_limit(tmp_path: Path, clock: Clock) -> None:
-    """The limit includes its history, which has a separate remote."""
+    """The limit includes reading the history, which uses a separate remote."""
     repo = bare_repo(tmp_path, {"a": "1\n"})
     with BareRepository(
         Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)
@@ -206,7 +206,7 @@ def test_the_total_size_of_packs_is_measured(tmp_path: Path) -> None:
 def test_a_blob_that_is_too_large_is_not_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few kilobytes may expand to terabytes, so the process that unpacks them is replaced."""
+    """A few kilobytes may expand to terabytes, so the unpacking process is replaced."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 1000)
     repo = bare_repo(tmp_path, {"a": "1\n", "large": b"\0" * 20_000_000, "z": "2\n"})
     door = Git(os.environ, protocols=FILE)
@@ -238,7 +238,7 @@ def test_a_reader_that_died_is_reported_and_replaced(tmp_path: Path) -> None:
 def test_the_total_size_of_files_in_a_snapshot_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file is within the limit, but a pack of a few megabytes can have thousands."""
+    """Each file is within the limit, but a pack of a few megabytes can contain thousands."""
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:

@@ -1,4 +1,4 @@
-"""`--git-cache-dir`: later runs fetch less, many can share it, and no run depends on it."""
+"""`--git-cache-dir`: later runs fetch less, runs can share a cache, and no run depends on it."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
 
 
 def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[LandedCommit, list[str]]:
-    """Run once. Return what landed, and the git commands that were run."""
+    """Perform one run, and return what landed and the git commands that were executed."""
     door = Git(os.environ, protocols=FILE)
     with BareRepository(door, str(repo), cache_dir=str(cache)) as store:
         snapshot = store.snapshot("main", [Place(target(name))])
@@ -45,11 +45,11 @@ def test_the_second_run_fetches_only_the_tip(repo: Path, tmp_path: Path) -> None
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_only_changes_of_others_are_fetched(repo: Path, tmp_path: Path) -> None:
+def test_only_changes_by_others_are_fetched(repo: Path, tmp_path: Path) -> None:
     land(repo, tmp_path / "cache", "1\n")
     commit(repo, {target("b"): "other\n"})
     _, calls = land(repo, tmp_path / "cache", "2\n")
-    assert calls.count("fetch") == 1  # the tip with its new trees
+    assert calls.count("fetch") == 1  # one fetch for the tip with its new trees
     assert show(repo, "main", target("b")) == "other\n"
 
 
@@ -85,7 +85,7 @@ def size(folder: Path) -> int:
 
 @pytest.mark.parametrize("whole", variants([False], at_night=[True]))
 @pytest.mark.parametrize("how", ["cut", "garbage", "gone", "no index"])
-def test_a_broken_cache_is_thrown_away(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
+def test_a_broken_cache_is_discarded(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
     if whole:
         git(repo, "config", "uploadpackfilter.allow", "false")
     cache = tmp_path / "cache"
@@ -116,7 +116,7 @@ def test_a_rewritten_branch_is_updated_despite_the_cache(repo: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["a file", "not writable"])
-def test_an_unusable_cache_folder_is_a_warning(repo: Path, tmp_path: Path, kind: str) -> None:
+def test_an_unusable_cache_folder_causes_a_warning(repo: Path, tmp_path: Path, kind: str) -> None:
     cache = tmp_path / "cache"
     if kind == "a file":
         cache.write_text("x")
@@ -128,7 +128,7 @@ def test_an_unusable_cache_folder_is_a_warning(repo: Path, tmp_path: Path, kind:
     assert b"--git-cache-dir" in err
 
 
-def test_two_repositories_do_not_mix(repo: Path, tmp_path: Path) -> None:
+def test_two_repositories_are_cached_separately(repo: Path, tmp_path: Path) -> None:
     other = repository(tmp_path, "a", name="other.git")
     for one in (repo, other, repo, other):
         land(one, tmp_path / "cache", f"{one} {git(one, 'rev-parse', 'main')}\n")
@@ -169,7 +169,7 @@ def test_old_packs_are_removed_from_the_cache(
     assert git(repo, "rev-list", "--count", "main") == "6"
 
 
-def test_a_change_lands_although_the_cache_folder_vanishes(repo: Path, tmp_path: Path) -> None:
+def test_a_change_lands_even_if_the_cache_folder_vanishes(repo: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")
     with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(cache)) as store:
@@ -211,11 +211,11 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
 def test_a_cache_works_with_a_server_that_cannot_send_single_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
-    """With the old protocol, the server sends the trees but no files, so the cache lacks them."""
+    """With the old protocol, the server sends trees but no files, so the cache lacks the files."""
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", V0)
     monkeypatch.setattr(
         "task.git.repository.remote._SMALL", "blob:none"
-    )  # else a small repository is fetched at once
+    )  # otherwise, a small repository is fetched in one step
     repo = repository(tmp_path, "a")
     git(repo, "config", "uploadpack.allowFilter", "true")
     git(repo, "config", "uploadpack.allowAnySHA1InWant", "false")
@@ -251,7 +251,7 @@ NOTES = [
 
 @pytest.mark.parametrize("tip", NOTES, ids=range(len(NOTES)))
 def test_an_unreadable_tip_note_is_ignored(repo: Path, tmp_path: Path, tip: bytes) -> None:
-    """A crash of the machine before the disk was written may leave such a note."""
+    """If the machine crashes before the data reaches the disk, such a note may remain."""
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")
     (note,) = cache.rglob("tip")

@@ -1,4 +1,4 @@
-"""Which server gets which login, decided before any connection, and compared by git itself."""
+"""Which credentials each server receives: decided before connecting, and checked with git."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def shown(made: Access, *, helped: bool = False) -> list[tuple[str, str, str]]:
 
 
 def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> str:
-    """Return what git would send to a URL, or "" for nothing."""
+    """Return the credentials that git would send to a URL, or "" if it would send none."""
     door = Git({**os.environ, "HOME": str(home)}, access=made, configured=configured)
     try:
         said = door.run("credential", "fill", stdin=f"url={url}\n\n", env=door.login(url))
@@ -133,12 +133,12 @@ def test_each_stored_credential_is_used_only_for_its_url(tmp_path: Path) -> None
     assert filled(made, "https://other.example/x", tmp_path / "no") == ""
 
 
-def test_the_representation_of_credentials_shows_no_secret() -> None:
+def test_the_repr_of_credentials_reveals_no_secret() -> None:
     made = access(TOKEN, git_credentials_url=("https://git.example.com",))
     assert "t0ken" not in repr(made.given) + repr(made.logins(helped=False))
 
 
-def test_our_secrets_are_not_in_the_environment_of_git() -> None:
+def test_our_secrets_are_not_in_gits_environment() -> None:
     door = Git({**os.environ, **TOKEN, "INPUT_GIT-TOKEN": "t0ken"})
     assert "t0ken" not in door.run("-c", "alias.tell=!env", "tell").out.decode()
 
@@ -181,7 +181,7 @@ def test_a_broken_git_configuration_is_an_error_with_a_hint(tmp_path: Path) -> N
         ),
     ],
 )
-def test_invalid_credential_options_are_usage_errors(
+def test_invalid_credential_options_cause_usage_errors(
     environ: dict[str, str], given: dict[str, str | tuple[str, ...]], told: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -190,7 +190,7 @@ def test_invalid_credential_options_are_usage_errors(
     assert "t0ken" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_given_certificate_authorities_are_added_to_the_system_authorities(tmp_path: Path) -> None:
+def test_specified_certificate_authorities_are_added_to_those_of_the_system(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs.pem"
     ours.mkdir()
     (ours / "a.pem").write_text("-----BEGIN CERTIFICATE-----\nours\n")

@@ -1,5 +1,5 @@
 # ruff: noqa: ISC004 - server output keeps its lines
-"""What servers report, and the kind of error it is."""
+"""Messages from Git servers, and the kind of error that each is mapped to."""
 
 import time
 
@@ -225,7 +225,7 @@ SAID = [
     (RepositoryError, "fatal: https://h/x/info/refs not valid: is this a git repository?\n"),
     (UnreachableError, "remote: please wait\nthe limit for one repository is 720 seconds"),
 ]
-# Beginnings of patterns: Python's `re` would search from each of them to the end of the line.
+# Prefixes of patterns: from each of them, Python's `re` would search to the end of the line.
 ENDLESS = (
     "load key ", "repository ", "unable to write ", "permission to x", "no x", "proxy url '", "transport '", "://",
     "permission denied (", "certificate ", "remote: ", "is at 1f", "'", " ",
@@ -241,7 +241,7 @@ RACES = [
     ("[remote rejected] (reference already exists)", ""),
     ("[remote rejected] (failed to lock)", ""),
     ("[remote rejected] (lock failure)", ""),
-    ("[remote rejected] (invalid old id sent)", ""),  # JGit 7.3, where the branch had moved before the push arrived
+    ("[remote rejected] (invalid old id sent)", ""),  # JGit 7.3, after the branch moved
     ("[remote rejected] (TF401028: The reference 'refs/heads/main' has already been updated by another client, so you "
      "cannot update it. Please try again.)", ""),
     ("[remote rejected] (reference does not point to expected object)", ""),
@@ -250,7 +250,7 @@ RACES = [
     ("[remote rejected] (failed to update ref)", "remote: error: cannot lock ref 'refs/heads/main': Unable to create "
      "'/srv/x.git/refs/heads/main.lock': File exists."),
 ]  # fmt: skip
-# github.com/SharezoneApp/sharezone-app/pull/605, 2023-04-06; the same words on 2026-09-02.
+# github.com/SharezoneApp/sharezone-app/pull/605, 2023-04-06; same wording on 2026-09-02.
 QUEUED = (
     "remote: error: GH006: Protected branch update failed for refs/heads/test-pr.        \n"
     "remote: error: A pull request for this branch has been added to a merge queue. Branches that        \n"
@@ -279,7 +279,7 @@ REFUSALS = [
     (UnreachableError, "[remote failure] (remote failed to report status)", ""),
     (UnreachableError, "[remote rejected] (unpacker error)", "error: pack-objects died of signal 9\n"),
     (UnreachableError, "[remote rejected] (Internal Server Error)", ""),
-    # The server's own hook could not reach the rest of the server: no rule rejected the push.
+    # The server's own hook could not reach the rest of the server, so no rule rejected the push.
     (UnreachableError, "[remote rejected] (pre-receive hook declined)", "remote: GitLab: 500 Internal Server Error\n"),
     (UnreachableError, "[remote rejected] (pre-receive hook declined)",
      "remote: GitLab: Failed to authorize your Git request: internal API unreachable\n"),
@@ -396,7 +396,7 @@ def test_rejections_due_to_a_lost_race_are_recognized(reason: str, stderr: str) 
 
 
 @pytest.mark.parametrize(("kind", "reason", "stderr"), REFUSALS)
-def test_each_refused_push_is_mapped_to_an_error(
+def test_each_rejected_push_is_mapped_to_an_error(
     kind: type[TaskError], reason: str, stderr: str
 ) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
@@ -417,7 +417,7 @@ def test_a_push_without_a_status_line_is_a_failure() -> None:
     )
 
 
-def test_the_servers_own_words_reach_the_user() -> None:
+def test_the_servers_own_message_reaches_the_user() -> None:
     stderr = "remote: error: GH006: Protected branch update failed for refs/heads/main.        \nremote: \nerror: failed to push some refs to 'x'\n"
     error = refusal(MAIN + "[remote rejected] (protected branch hook declined)", stderr, "x@main")
     assert isinstance(error, RepositoryError)
@@ -426,7 +426,7 @@ def test_the_servers_own_words_reach_the_user() -> None:
 
 
 def test_a_branch_protected_by_gitea_is_reported_with_a_hint() -> None:
-    """In Gitea 1.26 (November 2026): the base, or a request's own branch protected by a pattern."""
+    """As in Gitea 1.26 (November 2026): the base, or a request's branch that a pattern protects."""
     for branch, forced, word in (
         ("main", False, "--pull-request"),
         ("image-update/a-0123abcd", True, "git-branch"),
@@ -453,7 +453,7 @@ def test_no_login_and_no_control_character_is_shown() -> None:
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
 @pytest.mark.parametrize("words", ENDLESS)
 def test_long_lines_are_processed_quickly(words: str, length: int) -> None:
-    """Once, a line of 60 KB took 19 seconds, and 1.2 MB took hours and blocked signals."""
+    """A line of 60 KB once took 19 seconds, and 1.2 MB took hours and blocked signals."""
     line = words * (length // len(words))
     began = time.process_time()
     failure(line, "x")
@@ -463,7 +463,7 @@ def test_long_lines_are_processed_quickly(words: str, length: int) -> None:
     assert time.process_time() - began < 5
 
 
-def test_the_last_line_of_a_flood_determines_the_error() -> None:
+def test_the_last_line_of_very_long_output_determines_the_error() -> None:
     flood = "remote: Repository not found.\n" * 100_000
     assert isinstance(failure(f"{flood}{'x' * 70_000}\nfatal: early EOF\n", "x"), UnreachableError)
 

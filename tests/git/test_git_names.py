@@ -1,4 +1,4 @@
-"""Addresses and branch names: which reach git, and which never do."""
+"""Addresses and branch names: which are passed to git, and which never are."""
 
 import subprocess
 
@@ -59,7 +59,7 @@ HOSTILE = [
     "https://us%0aer:x@host/y",
     "https://us:x%00@host/y",
 ]
-# Name, and whether git accepts it.
+# Name, and whether git accepts the name.
 BRANCHES = [
     ("main", True),
     ("feature/x", True),
@@ -109,12 +109,12 @@ def test_hostile_addresses_are_rejected(url: str) -> None:
     assert caught.value.message.isprintable()
 
 
-def test_an_address_prints_without_its_password() -> None:
+def test_an_address_is_printed_without_its_password() -> None:
     assert "p:w" not in repr(address_of("https://user:p%3Aw@host/x"))
 
 
 def test_a_password_with_a_slash_is_rejected_without_being_shown() -> None:
-    """Programs disagree about the host in such a URL."""
+    """Programs disagree about which part of such a URL is the host."""
     with pytest.raises(SourceError, match="contains an unescaped slash") as caught:
         address_of("https://bot:se/cret@host/x.git")
     assert (caught.value.subject, "%2F" in caught.value.hint) == ("https://host/x.git", True)
@@ -178,7 +178,7 @@ def test_the_full_name_of_a_branch_is_shortened() -> None:
 @pytest.mark.parametrize(
     "revision", ["a" * 40, "0" * 64, "refs/tags/v1", "v1.*", "-x", ">=1.0 <2", "HEAD~1", ""]
 )
-def test_revisions_that_are_not_branches_are_source_errors(revision: str) -> None:
+def test_revisions_that_are_not_branches_cause_source_errors(revision: str) -> None:
     with pytest.raises(SourceError) as caught:
         base_branch_name(revision)
     assert caught.value.hint

@@ -1,4 +1,4 @@
-"""Local repositories: git runs their hooks, so repositories of other users are refused."""
+"""Local repositories: git runs their hooks, so repositories owned by other users are rejected."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_hooks_of_another_user_are_not_run(tmp_path: Path) -> None:
     assert (done.code, ran.exists()) == (0, True), done.stderr
 
 
-def test_hooks_of_our_own_repository_are_run(tmp_path: Path) -> None:
+def test_hooks_in_our_own_repository_are_run(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     hook(repo, "pre-receive", "echo never on Fridays >&2; exit 1")
     done = image_update(*arguments(manifest(tmp_path, application("a", repo))))
@@ -92,7 +92,7 @@ def test_hooks_of_our_own_repository_are_run(tmp_path: Path) -> None:
 
 
 @ROOT_ONLY
-def test_the_order_is_unknown_for_a_source_repository_of_another_user(tmp_path: Path) -> None:
+def test_the_order_is_unknown_for_a_source_repository_owned_by_another_user(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     give_away(repo)
     lineage = Lineage(Git(os.environ, protocols=FILE))

@@ -1,4 +1,4 @@
-"""A head branch read together with its base: one fetch for the tips, one for the files."""
+"""Reading a head branch together with its base: one fetch for the tips, and one for the files."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ PLACES = [Place("web.yaml"), Place("other.yaml")]
 
 
 def repository(folder: Path, branches: Mapping[str, str]) -> Path:
-    """Return a repository with `main` and branches from it, each with its own text in one file."""
+    """Return a repository with `main` and branches from it, each with a different text in one file."""
     repo = bare_repo(
         folder, {"web.yaml": BEFORE, "other.yaml": "other\n", "far/away.yaml": "far\n"}
     )
@@ -38,12 +38,12 @@ def both(git_door: Git, repo: Path, *, default: bool = False) -> tuple[Snapshot,
 
 
 def shown(store: BareRepository, name: str = HEAD) -> Snapshot | None:
-    """Return the files of a head branch as a run reads them if another author pushed it."""
+    """Return the files of a head branch as read by a run if another author pushed the branch."""
     head = store.head(name)
     return store.read_more(Snapshot("", name, head.tip, {}), PLACES) if head else None
 
 
-# Branches with their texts, the text of the head branch, and the number of fetches: tips, files.
+# Branches and their texts, the head branch's text, and the number of fetches: tips, files.
 ROWS = [
     ({HEAD: AFTER}, AFTER, 2),
     ({}, None, 2),
@@ -76,7 +76,7 @@ def test_base_and_head_are_read_with_two_fetches(
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("head", ["b", "team/b"])
-def test_other_branches_of_the_same_folder_are_not_fetched(tmp_path: Path, head: str) -> None:
+def test_other_branches_in_the_same_ref_folder_are_not_fetched(tmp_path: Path, head: str) -> None:
     others = [f"team/{letter}" for letter in "acdef"]
     repo = repository(tmp_path, {name: f"{name}\n" for name in (head, *others, "c")})
     with BareRepository(door(), str(repo)) as store:
@@ -106,7 +106,7 @@ def test_a_head_branch_is_read_from_servers_with_fewer_capabilities(
 
 
 def test_cached_branches_may_be_renamed_between_runs(tmp_path: Path) -> None:
-    """Between runs, a branch's name may become the folder of another branch."""
+    """Between runs, a branch name may become the folder of another branch."""
     repo, kept = repository(tmp_path, {HEAD: AFTER}), str(tmp_path / "kept")
     found = []
     for before, after in (("", HEAD), (HEAD, f"{HEAD}/below"), (f"{HEAD}/below", HEAD)):
@@ -126,14 +126,14 @@ def test_a_head_branch_is_read_after_the_default_branch(tmp_path: Path) -> None:
     assert head.files["web.yaml"].text == AFTER
 
 
-def test_each_reading_sees_the_current_head_branch(tmp_path: Path) -> None:
+def test_each_read_returns_the_current_head_branch(tmp_path: Path) -> None:
     repo = repository(tmp_path, {})
     with BareRepository(door(), str(repo)) as store:
         store.snapshot("main", PLACES, [HEAD])
         assert shown(store) is None
         git(repo, "branch", HEAD, "main")
         commit(repo, {"web.yaml": AFTER}, HEAD)
-        again = shown(store)  # requested again
+        again = shown(store)  # requested from the server again
         store.snapshot("main", PLACES, [HEAD])
         third = shown(store)
     assert again == third

@@ -1,4 +1,4 @@
-"""The earlier texts of a path, in real repositories with histories as teams make them."""
+"""The earlier texts of a path, in real repositories with realistic team histories."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ PATH = "apps/web/values.yaml"
 def texts(
     url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100
 ) -> tuple[list[str | None], str]:
-    """Return all texts, and the reason why there are no more."""
+    """Return all texts, and the reason why the history ends."""
     with BareRepository(git_of_a_run(), str(url)) as store:
         history = store.earlier(branch, path, limit)
         found = list(history)
@@ -30,7 +30,7 @@ def texts(
 
 
 def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "repo.git") -> Path:
-    """Return a repository where the path had these texts, with other commits in between."""
+    """Return a repository in which the path had these texts, with other commits in between."""
     repo = bare_repo(
         folder,
         {PATH: values[0], "other/file": "x\n"} if values[0] else {"other/file": "x\n"},
@@ -56,13 +56,13 @@ def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "re
         ((None,), [None]),
     ],
 )
-def test_texts_come_newest_first(
+def test_texts_are_returned_newest_first(
     tmp_path: Path, values: tuple[str, ...], expected: list[str | None]
 ) -> None:
     assert texts(deploys(tmp_path, *values, between=2)) == (expected, "root")
 
 
-def test_each_text_names_the_newest_commit_that_had_it(tmp_path: Path) -> None:
+def test_each_text_names_the_newest_commit_that_contains_it(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     newest = commit(repo, {"other/file": "y\n"})
     tip = commit(repo, {PATH: "2"})
@@ -73,7 +73,7 @@ def test_each_text_names_the_newest_commit_that_had_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("between", [0, 30])
 def test_a_marked_commit_is_preferred_for_its_text(tmp_path: Path, between: int) -> None:
-    """It may be any of the commits with the text, even beyond the first fetch."""
+    """The marked commit may be any commit that contains the text, even beyond the first fetch."""
     repo = deploys(tmp_path, "1", "2", "3", "4", between=between)
     with BareRepository(git_of_a_run(), str(repo)) as store:
         newest = [oid for oid, _ in store.earlier("main", PATH)]
@@ -91,7 +91,7 @@ def test_a_history_ends_at_its_limit(tmp_path: Path) -> None:
     assert texts(repo, limit=3) == (["3", "2", "1"], "root")
 
 
-def test_a_merge_is_one_step(tmp_path: Path) -> None:
+def test_a_merge_counts_as_one_step(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "trial"}, "work")
@@ -103,7 +103,7 @@ def test_a_merge_is_one_step(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_squashed_pull_request_is_one_step(tmp_path: Path) -> None:
+def test_a_squashed_pull_request_counts_as_one_step(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "trial"}, "work")
@@ -112,7 +112,7 @@ def test_a_squashed_pull_request_is_one_step(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_head_branch_that_was_replaced_has_its_new_history(tmp_path: Path) -> None:
+def test_a_replaced_head_branch_has_its_new_history(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "old attempt"}, "work")
@@ -135,7 +135,7 @@ LINES = "".join(f"line {number}\n" for number in range(9))
         ),
         ({"old/web/values.yaml": "1", "old/web/chart.yaml": "1"}, "1", ["2", "1", "0"]),
         ({"values.yaml": "1"}, "1", ["2", "1", None]),
-        ({"apps/web": "1"}, "1", ["2", "1", None]),  # a file at the path of the folder
+        ({"apps/web": "1"}, "1", ["2", "1", None]),  # a file in place of the folder
         ({"old/web/values.yaml": "quite\nsomething\nelse\n"}, "1", ["2", "1", None]),
     ],
 )
@@ -149,7 +149,7 @@ def test_renames_are_followed(
     assert texts(repo) == (expected, "root")
 
 
-def test_a_copy_is_not_a_rename(tmp_path: Path) -> None:
+def test_a_copy_is_not_treated_as_a_rename(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"old/values.yaml": "0"})
     commit(repo, {"old/values.yaml": "1"})
     commit(repo, {PATH: "1"})
@@ -175,13 +175,13 @@ def test_a_binary_file_has_no_text(tmp_path: Path) -> None:
 
 
 def long_history(folder: Path, commits: int, every: int) -> Path:
-    """Return a repository of many commits. Each `every`-th one changes the path."""
+    """Return a repository with many commits. Every `every`-th commit changes the path."""
     repo = bare_repo(folder, {PATH: "0", **{f"apps/a{n}/values.yaml": f"{n}\n" for n in range(30)}})
     many(repo, ((PATH if n % every == 0 else "other/file", str(n)) for n in range(1, commits)))
     return repo
 
 
-def test_a_history_is_fetched_only_as_far_as_it_is_read(tmp_path: Path) -> None:
+def test_a_history_is_fetched_only_as_far_back_as_it_is_read(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 1500, 120)
     door_ = git_of_a_run()
     with BareRepository(door_, str(repo)) as store:
@@ -200,7 +200,7 @@ def test_a_history_is_fetched_only_as_far_as_it_is_read(tmp_path: Path) -> None:
 def test_reading_a_history_fetches_no_other_files(
     tmp_path: Path, depth_of_tree_filters: str
 ) -> None:
-    """This includes servers that refuse tree filters, like GitHub."""
+    """This also holds for servers that reject tree filters, like GitHub."""
     repo = long_history(tmp_path, 400, 50)
     git(repo, "config", "uploadpackfilter.tree.maxDepth", depth_of_tree_filters)
     home = tmp_path / "tmp"

@@ -1,4 +1,4 @@
-"""A repository that turns out to be large during a fetch with its files is fetched without them."""
+"""If a repository turns out to be large while being fetched with its files, they are left out."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ FILES = {
     "apps/large.yaml": "x" * 70_000,
     "README.md": "read me\n",
 }
-# Before it sends a pack, a git server reports the number of objects. This one then pauses.
+# Before sending a pack, a git server reports the number of objects. This fake server then pauses.
 HOOK = """\
 #!/bin/sh
 case "$*" in *blob:limit*) printf 'Enumerating objects: %s\\r' {count} >&2; sleep {pause};; esac
@@ -24,7 +24,7 @@ exec "$@"
 
 
 def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: float) -> Path:
-    """Return a repository whose server reports this number of objects in a fetch with files."""
+    """Return a repository on a server that reports this number of objects in a fetch with files."""
     repo, hook = bare_repo(folder, FILES), folder / "hook"
     hook.write_text(HOOK.format(count=count, pause=pause))
     hook.chmod(0o755)
@@ -34,7 +34,7 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: floa
 
 
 @pytest.mark.parametrize(("count", "fetches"), [(40_000, 1), (40_001, 3)])
-def test_the_object_count_of_the_server_decides_whether_files_are_fetched(
+def test_the_object_count_from_the_server_decides_whether_files_are_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fetches: int
 ) -> None:
     repo = serve(tmp_path, monkeypatch, count, pause=0 if fetches == 1 else 600)
@@ -48,7 +48,7 @@ def test_the_object_count_of_the_server_decides_whether_files_are_fetched(
 def test_only_the_first_fetch_decides_whether_a_repository_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fetched objects are kept, whatever the server reports in a later fetch."""
+    """Objects that were fetched are kept, whatever the server reports in a later fetch."""
     repo = serve(tmp_path, monkeypatch, 5, pause=0)
     git_door = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git_door, str(repo)) as store:
@@ -63,7 +63,7 @@ def test_only_the_first_fetch_decides_whether_a_repository_is_large(
     assert git_door.calls.count("fetch") == 2
 
 
-def test_a_large_file_of_a_small_repository_is_fetched_only_if_it_is_needed(tmp_path: Path) -> None:
+def test_a_large_file_in_a_small_repository_is_fetched_only_if_it_is_needed(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, FILES)
     git_door = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git_door, str(repo)) as store:

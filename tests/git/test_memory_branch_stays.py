@@ -7,7 +7,7 @@ from support.git_branch import GitBranch
 from support.history_scenes import HEAD, Scene, verdicts
 from support.runs import hook
 
-# The arguments are those that Git passes to a hook. GitLab 17 and Gitea 1.22 refuse there, too.
+# The arguments are those of a Git hook. GitLab 17 and Gitea 1.22 also reject pushes in a hook.
 REFUSES = """\
 case "$1" in
   refs/heads/image-update-memory/*)

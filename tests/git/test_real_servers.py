@@ -1,4 +1,4 @@
-"""Whole runs against real Git servers: all logins and failures, and no secret is shown anywhere."""
+"""Complete runs against real Git servers: all kinds of logins and failures, and no secret shown."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become an
 
 
 class Scene:
-    """One repository with one Application, and a separate temporary folder and home."""
+    """One repository with one Application, and a separate temporary folder and home folder."""
 
     def __init__(self, folder: Path, repos: Path) -> None:
         self.repo = repository(repos, "web", name=f"{os.urandom(4).hex()}.git")
@@ -55,14 +55,14 @@ def scene(tmp_path: Path, repos: Path) -> Scene:
 
 
 def password(scene: Scene, web: Nginx, user: str = USER, words: str = PASSWORD) -> list[str | Path]:
-    """Return options that are all correct for https."""
+    """Return the correct options for https."""
     file = scene.file("password", f"{words}\n")
     server = ("--git-credentials-url", f"https://localhost:{web.tls}/", "--ca-file", web.ca)
     return ["--git-username", user, "--git-password-file", file, *server]
 
 
 def key(ssh: Sshd) -> list[str | Path]:
-    """Return options that are all correct for ssh."""
+    """Return the correct options for ssh."""
     return ["--ssh-key-file", ssh.key, "--ssh-host-key", ssh.host_key]
 
 
@@ -84,13 +84,13 @@ def test_a_push_with_a_token_in_a_variable_lands(scene: Scene, web: Nginx) -> No
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_token_is_used_for_the_server_of_the_ci_system(scene: Scene, web: Nginx) -> None:
+def test_a_token_is_used_for_the_ci_systems_server(scene: Scene, web: Nginx) -> None:
     env = {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "CI_SERVER_URL": f"https://localhost:{web.tls}"}
     result = scene.run(web.url(scene.name), "--git-username", USER, "--ca-file", web.ca, **env)
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_basic_auth_workspace_of_the_tekton_catalog_works(scene: Scene, web: Nginx) -> None:
+def test_a_basic_auth_workspace_as_in_the_tekton_catalog_works(scene: Scene, web: Nginx) -> None:
     scene.file("ws/.gitconfig", f'[credential "https://localhost:{web.tls}"]\n\thelper = store\n')
     scene.file("ws/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
     result = scene.run(
@@ -99,7 +99,9 @@ def test_a_basic_auth_workspace_of_the_tekton_catalog_works(scene: Scene, web: N
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_kubernetes_basic_auth_secret_needs_a_credentials_url(scene: Scene, web: Nginx) -> None:
+def test_a_kubernetes_basic_auth_secret_requires_a_credentials_url(
+    scene: Scene, web: Nginx
+) -> None:
     scene.file("ws/username", USER)
     scene.file("ws/password", PASSWORD)
     more = ("--basic-auth-directory", scene.folder / "ws", "--ca-file", web.ca)
@@ -137,9 +139,7 @@ def test_the_no_git_config_option_ignores_the_credentials_in_the_home_folder(
     assert not scene.landed()
 
 
-def test_the_credential_helper_of_the_user_does_not_store_our_password(
-    scene: Scene, web: Nginx
-) -> None:
+def test_the_users_credential_helper_does_not_store_our_password(scene: Scene, web: Nginx) -> None:
     scene.file("home/.gitconfig", "[credential]\n\thelper = store\n")
     assert scene.run(web.url(scene.name), *password(scene, web)).code == 0
     assert sorted(path.name for path in scene.home.iterdir()) == [".gitconfig"]
@@ -180,7 +180,7 @@ def test_a_push_with_a_login_in_the_url_lands(scene: Scene, web: Nginx) -> None:
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-# https: servers that do not get the password
+# https: servers that must not receive the password
 
 
 def test_a_password_is_not_sent_to_another_server(scene: Scene, web: Nginx) -> None:
@@ -215,7 +215,7 @@ def test_credentials_without_a_server_are_a_usage_error(scene: Scene, web: Nginx
     assert "--git-credentials-url" in result.stderr
 
 
-# https: what fails
+# https: failures
 
 
 def problem(result: Result) -> tuple[int, str, str]:
@@ -233,7 +233,7 @@ def problem(result: Result) -> tuple[int, str, str]:
         (USER, PASSWORD, "broken/{}", 75, "repository", "503"),
     ],
 )
-def test_refused_https_requests_are_reported(
+def test_rejected_https_requests_are_reported(
     scene: Scene, web: Nginx, user: str, words: str, path: str, code: int, rule: str, told: str
 ) -> None:
     result = scene.run(web.url(path.format(scene.name)), *password(scene, web, user, words))
@@ -242,7 +242,7 @@ def test_refused_https_requests_are_reported(
     assert not scene.landed()
 
 
-def test_a_missing_login_is_a_credentials_error(scene: Scene, web: Nginx) -> None:
+def test_missing_credentials_cause_a_credentials_error(scene: Scene, web: Nginx) -> None:
     code, rule, told = problem(scene.run(web.url(scene.name), "--ca-file", web.ca))
     assert (code, rule) == (4, "credentials")
     assert "--git-credentials-url" in told
@@ -255,7 +255,7 @@ def test_an_unknown_certificate_authority_is_a_credentials_error(scene: Scene, w
     assert "--ca-file" in told
 
 
-def test_a_closed_port_is_a_temporary_error(scene: Scene) -> None:
+def test_a_closed_port_causes_a_temporary_error(scene: Scene) -> None:
     code, rule, told = problem(scene.run("https://127.0.0.1:9/x.git"))
     assert (code, rule) == (75, "repository")
     assert "could not be reached" in told
@@ -301,7 +301,7 @@ def test_a_key_in_a_variable_works_without_its_last_newline(scene: Scene, ssh: S
 
 
 def workspace(scene: Scene, ssh: Sshd, at: str, *, config: str = "") -> Path:
-    """Return a folder like a mounted Secret: links into `..data`, readable by others."""
+    """Return a folder like a mounted Secret: the files are links into `..data`, readable by all."""
     scene.file(f"{at}/..data/id_ed25519", ssh.key.read_text()).chmod(0o644)
     scene.file(f"{at}/..data/known_hosts", f"{ssh.host_key}\n")
     scene.file(f"{at}/..data/config", config)
@@ -310,7 +310,7 @@ def workspace(scene: Scene, ssh: Sshd, at: str, *, config: str = "") -> Path:
     return scene.folder / at
 
 
-def test_an_ssh_workspace_of_the_tekton_catalog_works(scene: Scene, ssh: Sshd) -> None:
+def test_an_ssh_workspace_as_in_the_tekton_catalog_works(scene: Scene, ssh: Sshd) -> None:
     config = f"Host git-server\n  HostName 127.0.0.1\n  Port {ssh.port}\n  User root\n  IdentityFile ~/.ssh/id_ed25519\n"
     folder = workspace(scene, ssh, "ws", config=config)
     result = scene.run(f"git-server:{scene.repo}", "--ssh-directory", folder)
@@ -349,7 +349,7 @@ def test_a_changed_host_key_is_a_credentials_error(scene: Scene, ssh: Sshd) -> N
     assert "host key has changed" in told
 
 
-def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(
+def test_a_key_that_the_server_does_not_accept_causes_a_credentials_error(
     scene: Scene, ssh: Sshd
 ) -> None:
     more = ("--ssh-key-file", ssh.stranger, "--ssh-host-key", ssh.host_key)
@@ -358,7 +358,7 @@ def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(
     assert "did not accept the SSH key" in told
 
 
-def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(
+def test_a_key_with_a_passphrase_is_rejected_before_any_server_is_contacted(
     scene: Scene, ssh: Sshd
 ) -> None:
     before = ssh.log.read_text()
@@ -410,7 +410,7 @@ def test_no_process_argument_contains_a_secret(
 
 
 def read_only(but: Path) -> list[str]:
-    """Return a command that makes all but one folder read-only, or [] if that is forbidden."""
+    """Return a command prefix that makes all but one folder read-only, or [] if forbidden."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         return []
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"'

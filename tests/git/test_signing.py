@@ -1,4 +1,4 @@
-"""Signed commits, checked by the usual programs: git verify-commit with gpg and ssh-keygen."""
+"""Signed commits, verified with the usual programs: git verify-commit with gpg and ssh-keygen."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def ssh_key(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def keyring() -> Iterator[dict[str, str]]:
-    """Yield a keyring with one key to check signatures. Its path is short, as sockets require."""
+    """Yield a keyring with one key to check signatures. The path is short, as sockets require."""
     needs("gpg")
     folder = Path(tool("mktemp", "-d", "/tmp/gpg-XXXXXX").strip())
     env = {"GNUPGHOME": str(folder)}
@@ -71,7 +71,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def project(scene: Scene, *keys: str) -> None:
-    """Put an AppProject next to the Application, so that Argo CD only syncs commits signed by these keys."""
+    """Add an AppProject to the Application, so Argo CD only syncs commits signed with these keys."""
     spec = {"signatureKeys": [{"keyID": key} for key in keys]}
     item = {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -188,7 +188,7 @@ def test_commits_are_signed_with_an_openpgp_key(
     assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
 
 
-def test_commits_are_signed_with_a_key_in_the_keyring_of_the_user(
+def test_commits_are_signed_with_a_key_in_the_users_keyring(
     scene: Scene, keyring: dict[str, str]
 ) -> None:
     result = scene.run("--signing-key", "signer@example.com", env=keyring)
@@ -246,7 +246,7 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
         ("ssh-ed25519 AAAA\n", "ssh", "without a passphrase"),
     ],
 )
-def test_invalid_signing_keys_are_usage_errors(text: str, form: str, words: str) -> None:
+def test_invalid_signing_keys_cause_usage_errors(text: str, form: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         key_of(Secret(text), form)
     shown = f"{caught.value}; {caught.value.hint}"
@@ -261,7 +261,7 @@ def test_a_broken_signing_key_is_not_shown(scene: Scene, ssh_key: Path) -> None:
     assert broken.splitlines()[1] not in result.stdout + result.stderr
 
 
-def test_planning_needs_no_signature(scene: Scene, ssh_key: Path) -> None:
+def test_planning_requires_no_signature(scene: Scene, ssh_key: Path) -> None:
     args = ["plan", *arguments(scene.apps, "--signing-format", "ssh", "--signing-key", ssh_key)[1:]]
     running = start(args, env={"TMPDIR": str(scene.scratch)})
     running.communicate()
@@ -288,7 +288,7 @@ MEMORY = "refs/heads/image-update-memory/"
 
 
 class HeadScene(Scene):
-    """The same scene with a head branch, whose list is on a memory branch."""
+    """The same scene with a head branch and its waiting list on a memory branch."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -301,7 +301,7 @@ class HeadScene(Scene):
         return name
 
     def forge(self) -> None:
-        """Make the memory branch's commit again, like an attacker who may push it."""
+        """Recreate the memory branch's commit, like an attacker who may push to the branch."""
         tree = git(self.repo, "rev-parse", f"{self.memory}^{{tree}}")
         message = git(self.repo, "log", "-1", "--format=%B", self.memory)
         who = ("-c", "user.name=Eve", "-c", "user.email=eve@example.com")
@@ -325,13 +325,13 @@ def test_a_memory_branch_signed_with_our_key_is_trusted(
     scene.forge()
     newer = arguments(scene.apps, image=f"{WEB}:1.2.0")
     assert UNSIGNED in image_update(*newer, env=env).stderr
-    assert "no known key" not in image_update(*newer, env=env).stderr  # this run signed it
+    assert "no known key" not in image_update(*newer, env=env).stderr  # this run signed the commit
 
 
 def test_a_memory_branch_signed_with_a_configured_key_is_trusted_by_every_run(
     tmp_path: Path, ssh_key: Path, pgp_key: str, keyring: dict[str, str]
 ) -> None:
-    """The run that reads it may sign with another key, or not at all."""
+    """The run that reads the memory branch may sign with another key, or not at all."""
     scene = HeadScene(tmp_path)
     public = tool("gpg", "--batch", "--armor", "--export", env=keyring)
     of_ssh = ssh_key.with_suffix(".pub").read_text()

@@ -1,4 +1,4 @@
-"""One SSH connection for all git commands of a run, with a real server."""
+"""One SSH connection for all git commands in a run, tested with a real server."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A server that stalls is recognized by missing bytes, not by the duration of a transfer."""
+"""A stalled server is recognized by a lack of incoming bytes, not by a transfer's duration."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from task.processes import bytes_moved
 
 @contextmanager
 def silent_server(said: bytes = b"") -> Iterator[int]:
-    """Yield the port of a server that accepts connections, sends this text, and then is silent."""
+    """Yield the port of a server that accepts connections, sends this text, and falls silent."""
     held: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -56,7 +56,7 @@ def test_a_stalled_http_server_ends_the_run(tmp_path: Path, said: bytes) -> None
     assert running.returncode == 75, err
     (error,) = json.loads(out)["errors"]
     assert error["rule"] == "repository"
-    assert "1 seconds)" in error["message"]  # git's own limit may come first
+    assert "1 seconds)" in error["message"]  # git's own time limit may be reached first
     assert not list(tmp_path.glob("image-update-*"))
 
 
@@ -69,7 +69,7 @@ def ssh_door(folder: Path, script: str, stall: float) -> Git:
     )
 
 
-def test_a_silent_ssh_server_is_unreachable(tmp_path: Path) -> None:
+def test_a_silent_ssh_server_is_reported_as_unreachable(tmp_path: Path) -> None:
     with (
         BareRepository(ssh_door(tmp_path, "exec sleep 600", 1), "git@example.com:x.git") as store,
         pytest.raises(UnreachableError, match="no data was sent or received for 1 seconds"),
@@ -107,7 +107,7 @@ while piece := os.read(0, 40):
 
 @pytest.mark.slow
 def test_a_slow_hook_on_the_server_is_not_treated_as_stalled(tmp_path: Path) -> None:
-    """The server keeps sending signs of life."""
+    """The server keeps sending keep-alive messages."""
     repo = repository(tmp_path, "a")
     git(repo, "config", "receive.keepAlive", "1")
     hook(repo, "pre-receive", "sleep 4")
@@ -122,7 +122,7 @@ def test_a_local_command_has_a_separate_timeout() -> None:
 
 
 @pytest.mark.parametrize("script", ["sleep 0.3", "true"])
-def test_commands_end_on_systems_without_process_handles(
+def test_commands_are_terminated_on_systems_without_process_handles(
     monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)

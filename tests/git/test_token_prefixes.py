@@ -1,4 +1,4 @@
-"""A token from another kind of Git host is identified by its public prefix, and never shown."""
+"""A token for another kind of Git host is identified by its public prefix, and never shown."""
 
 import pytest
 
@@ -44,7 +44,7 @@ REST = "0123456789abcdefSECRET"
         ("GHP_", "GitLab", ""),
     ],
 )
-def test_a_token_prefix_of_another_forge_is_reported_without_the_token(
+def test_a_token_prefix_from_another_forge_is_reported_without_the_token(
     token: str, runs: str, said: str
 ) -> None:
     found = wrong_issuer(Secret(token + REST), "git.example.com", runs)
@@ -68,7 +68,7 @@ def test_an_empty_token_is_not_reported() -> None:
         ("git.example.com", "fatal: Authentication failed", ""),
     ],
 )
-def test_the_software_of_a_server_is_recognized(host: str, said: str, runs: str) -> None:
+def test_a_servers_software_is_recognized(host: str, said: str, runs: str) -> None:
     assert software_of(host, said) == runs
 
 
@@ -89,7 +89,7 @@ USUAL = "check the username and the password or token for this server"
         ),
     ],
 )
-def test_a_refused_login_with_a_token_of_another_forge_has_a_hint(
+def test_a_rejected_login_with_a_token_for_another_forge_leads_to_a_hint(
     stderr: str, token: str, hint: str
 ) -> None:
     error = failure(

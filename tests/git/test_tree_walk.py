@@ -1,4 +1,4 @@
-"""Trees as Git stores them, and malicious trees that expand to far more than was sent."""
+"""Trees in Git's storage format, and malicious trees that expand to far more data than was sent."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def test_a_tree_that_expands_to_ten_billion_files_is_refused() -> None:
 
 @pytest.mark.slow
 def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
-    """A pack of a few megabytes can have that many. Their paths would have a billion characters."""
+    """A pack of a few megabytes can contain so many that their paths have a billion characters."""
     trees = {str(level): {"a": TreeEntry(TREE, str(level + 1))} for level in range(100_000)}
     trees |= {
         "100000": {"a.yaml": TreeEntry("100644", "deep")},
@@ -43,7 +43,7 @@ def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
 
 
 def raw(*entries: tuple[str, str, int]) -> bytes:
-    """Return a tree as Git stores it. Each number is the first byte of an object ID."""
+    """Return a tree in Git's storage format. Each number is the first byte of an object ID."""
     return b"".join(
         f"{mode} {name}\0".encode() + bytes([number]) * 20 for mode, name, number in entries
     )
@@ -66,7 +66,7 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0,
 
 
 @given(ENTRIES, ENTRIES)
-def test_the_difference_of_two_trees_has_the_entries_of_only_one_side(
+def test_the_difference_of_two_trees_contains_the_entries_found_on_only_one_side(
     one: dict[str, int], other: dict[str, int]
 ) -> None:
     trees = [

@@ -1,4 +1,4 @@
-"""The versions of many files at once and their commits, in real repositories and histories."""
+"""The versions of many files and the commits that wrote them, in realistic histories."""
 
 import os
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_version_older_than_the_fetched_history_names_no_commit(tmp_path: Path
     assert found[0].commit == commits[2]
 
 
-def test_a_merged_version_names_the_commit_of_the_merged_branch(tmp_path: Path) -> None:
+def test_a_merged_version_names_the_commit_on_the_merged_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "b": "1"})
     git(repo, "branch", "request", "main")
     proposed = commit(repo, {"a": "2"}, branch="request")
@@ -106,7 +106,7 @@ def test_versions_are_read_over_http_with_and_without_filters(tmp_path: Path, al
                 assert (texts(list(found["a"])), list(found["no"])) == (["4", "3", "2"], [])
 
 
-def test_the_versions_of_a_sha256_repository_are_read(tmp_path: Path) -> None:
+def test_the_versions_in_a_sha256_repository_are_read(tmp_path: Path) -> None:
     git(
         tmp_path,
         "init",
@@ -124,7 +124,7 @@ def test_the_versions_of_a_sha256_repository_are_read(tmp_path: Path) -> None:
     assert found[0].commit == second
 
 
-def test_reading_versions_on_a_missing_branch_is_a_source_error(tmp_path: Path) -> None:
+def test_reading_versions_on_a_missing_branch_causes_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     with (
         BareRepository(git_of_a_run(FILE), str(repo)) as store,

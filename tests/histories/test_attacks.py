@@ -1,4 +1,4 @@
-"""What waits while other builds fail, and attacks by people who may push only side branches."""
+"""Waiting builds while other builds fail, and attacks by people who may push only side branches."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ MEMORY = "image-update-memory/"
 
 
 class Signatures:
-    """The signature check's result for each tag, or an error if the registry does not respond."""
+    """Fake signature checks: a result per tag, or an error if the registry does not respond."""
 
     def __init__(self, scene: Scene) -> None:
         self.said: dict[str, Verdict | TaskError] = {}
@@ -47,7 +47,7 @@ def version(scene: Scene) -> str:
 
 
 @pytest.mark.parametrize("why", [NO, UnreachableError("the registry answers 503", hint="")])
-def test_an_unproved_build_does_not_remove_the_waiting_build(why: Verdict | TaskError) -> None:
+def test_an_unproven_build_does_not_remove_the_waiting_build(why: Verdict | TaskError) -> None:
     scene = Scene()
     signatures = Signatures(scene)
     scene.event("web:1.1.0")
@@ -60,7 +60,7 @@ def test_an_unproved_build_does_not_remove_the_waiting_build(why: Verdict | Task
     assert scene.branch.heads[HEAD] == before
 
 
-def test_a_waiting_build_that_is_no_longer_proved_is_dropped_but_not_declined() -> None:
+def test_a_waiting_build_that_is_no_longer_proven_is_dropped_but_not_declined() -> None:
     scene = Scene()
     signatures = Signatures(scene)
     scene.event("web:1.1.0", "cron:1.1.0")
@@ -73,7 +73,7 @@ def test_a_waiting_build_that_is_no_longer_proved_is_dropped_but_not_declined() 
     assert verdicts(scene.event("web:1.1.0")) == ["update"]
 
 
-def test_a_waiting_build_that_cannot_be_checked_stays_with_a_warning() -> None:
+def test_a_waiting_build_that_cannot_be_checked_is_kept_with_a_warning() -> None:
     scene = Scene()
     signatures = Signatures(scene)
     scene.event("web:1.1.0")
@@ -86,7 +86,7 @@ def test_a_waiting_build_that_cannot_be_checked_stays_with_a_warning() -> None:
 
 
 def test_files_from_an_amended_head_branch_are_not_carried_over() -> None:
-    """Its tree is not the list's, so a person made it. None of its content is carried over."""
+    """The branch's tree differs from the list's, so a person made it. It is not carried over."""
     scene = Scene()
     scene.event("web:1.1.0")
     ours = scene.branch.heads[HEAD]
@@ -95,12 +95,12 @@ def test_files_from_an_amended_head_branch_are_not_carried_over() -> None:
     scene.event("web:1.2.0")
     assert (
         scene.branch.heads[HEAD].before is None
-    )  # a commit on top of the branch, not on the base's tip
+    )  # a commit on top of the branch, not of the base's tip
     assert scene.branch.files.get(".github/workflows/ci.yaml") is None
 
 
 def forged(scene: Scene, **changes: object) -> None:
-    """Write another list, like an attacker who may push the memory branch."""
+    """Write a different list, like an attacker who may push to the memory branch."""
     known = scene.branch.lists[HEAD]
     builds = tuple(replace(one, **changes) for one in known.builds)  # type: ignore[arg-type]
     text = write_list(replace(known, builds=builds))
@@ -157,7 +157,7 @@ def test_a_forged_list_cannot_write_anything_that_the_config_forbids(
     ],
     ids=lambda text: text[:30],
 )
-def test_an_unreadable_list_is_an_error_only_for_its_head_branch(text: str) -> None:
+def test_an_unreadable_list_causes_an_error_only_for_its_head_branch(text: str) -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     for name, one in scene.branch.heads.items():
@@ -210,7 +210,7 @@ def test_a_forged_release_does_not_end_a_hold_on_the_base_and_is_reported() -> N
     scene.event("api:1.1.0")
     mine = ListedRelease("argocd/a", "apps/a", target("a"), "web", hold)
     for release in (
-        replace(mine, image=""),  # the whole Application was not held
+        replace(mine, image=""),  # only images were held, not the whole Application
         replace(mine, image="cron"),
         replace(mine, application="argocd/b"),
         replace(mine, hold=Hold("another")),
@@ -227,14 +227,14 @@ def test_a_forged_release_does_not_end_a_hold_on_the_base_and_is_reported() -> N
 
 
 def with_release(scene: Scene, release: ListedRelease) -> None:
-    """Write a release to the list, like an attacker who may push the memory branch."""
+    """Write a release to the list, like an attacker who may push to the memory branch."""
     known = replace(scene.branch.lists.get(HEAD, WaitingList(HEAD)), releases=(release,))
     (name,) = [name for name in scene.branch.heads if name.startswith(MEMORY)]
     files = {**scene.branch.heads[name].files, list_path(HEAD): write_list(known)}
     scene.branch.heads[name] = Commit("a" * 40, files, None)
 
 
-def test_only_holds_count_in_a_memory_branch_without_a_known_signature() -> None:
+def test_in_a_memory_branch_without_a_known_signature_only_holds_count() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
     scene.by_hand("hold", "web")
@@ -268,7 +268,7 @@ def test_a_forged_state_in_an_unsigned_memory_branch_defers_nothing() -> None:
     assert set(scene.waiting) == {"cron"}
 
 
-def test_a_server_that_refuses_the_memory_branch_fails_only_updates_that_need_it() -> None:
+def test_a_server_that_rejects_the_memory_branch_fails_only_the_updates_that_need_it() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     scene.story.others = [application("b", URL, image_list=f"web={WEB}", update_strategy="semver")]
@@ -288,7 +288,7 @@ def test_a_server_that_refuses_the_memory_branch_fails_only_updates_that_need_it
 
 
 @pytest.mark.parametrize(("said", "waits"), [(None, True), (NO, False)])
-def test_a_build_of_an_uninvolved_application_needs_its_proof_as_well(
+def test_a_build_for_an_uninvolved_application_needs_its_proof_as_well(
     said: Verdict | None, waits: bool
 ) -> None:
     scene = Scene()
@@ -306,7 +306,7 @@ def test_a_build_of_an_uninvolved_application_needs_its_proof_as_well(
 
 
 def test_rules_apply_to_another_application_that_the_run_has_read() -> None:
-    """The event does not concern it, but its annotations were read."""
+    """The event does not concern the other Application, but its annotations were read."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     app = application(
@@ -322,7 +322,7 @@ def test_rules_apply_to_another_application_that_the_run_has_read() -> None:
 
 
 def listed_as(scene: Scene, head: str, **fields: object) -> None:
-    """Write a list for any branch, like an attacker who may push the memory branch."""
+    """Write a list for any branch, like an attacker who may push to the memory branch."""
     text = write_list(WaitingList(head, **fields))  # type: ignore[arg-type]
     (name,) = [name for name in scene.branch.heads if name.startswith(MEMORY)]
     files = {**scene.branch.heads[name].files, list_path(head): text}
@@ -332,7 +332,7 @@ def listed_as(scene: Scene, head: str, **fields: object) -> None:
 @pytest.mark.parametrize("head", ["production", "main", "feature/x"])
 @pytest.mark.parametrize("closing", ["", "nothing waits"])
 def test_a_forged_list_cannot_delete_or_replace_other_branches(head: str, closing: str) -> None:
-    """The list has the tree and the parent of their tip, so the branch would seem to be ours."""
+    """The list names the tree and parent of the branch's tip, so the branch would seem ours."""
     scene = Scene()
     scene.event("web:1.1.0")
     if head != "main":

@@ -1,4 +1,4 @@
-"""Malicious content on side branches of a real repository: links, submodules, files of any size."""
+"""Malicious content on side branches in a real repository: links, submodules, files of any size."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ files:
 
 
 def scene_in(folder: Path) -> Scene:
-    """Return a scene in which web 1.1.0 waits, and api is held on the memory branch."""
+    """Return a scene in which web 1.1.0 is waiting, and api is held on the memory branch."""
     scene = Scene(made=lambda files: GitBranch(files, folder))
     scene.event("web:1.1.0")
     scene.by_hand("hold", "api")
@@ -45,9 +45,9 @@ def memory_name(scene: Scene) -> str:
 
 
 def put(scene: Scene, branch: str, path: str, mode: str, text: str | int) -> None:
-    """Push a commit with one more entry, like an attacker who may push this branch.
+    """Push a commit with one more tree entry, like an attacker who may push to this branch.
 
-    A number means a text of that length.
+    A number stands for a text of that length.
     """
     if isinstance(text, int):
         text = "x" * text
@@ -60,7 +60,7 @@ def put(scene: Scene, branch: str, path: str, mode: str, text: str | int) -> Non
 
 
 def entries(scene: Scene, branch: str) -> dict[str, str]:
-    """Return the modes of a branch's files, by path."""
+    """Return the modes of a branch's files, keyed by path."""
     lines = git(repo_of(scene), "ls-tree", "-r", branch).splitlines()
     return {line.partition("\t")[2]: line.split()[0] for line in lines}
 
@@ -116,7 +116,7 @@ def test_foreign_files_on_the_memory_branch_are_not_carried_over(
         ],
     ),
 )
-def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
+def test_a_binary_list_causes_an_error_only_for_its_head_branch(
     mode: str, text: str | int, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
@@ -138,7 +138,7 @@ def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
         ],
     ),
 )
-def test_a_state_file_that_is_not_text_does_not_end_a_hold(
+def test_a_binary_state_file_does_not_end_a_hold(
     mode: str, text: str | int, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
@@ -169,7 +169,7 @@ def test_a_state_file_that_is_not_text_does_not_end_a_hold(
 def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch(
     path: str, mode: str, text: str | int, tmp_path: Path
 ) -> None:
-    """A branch with such a file gets at most one commit on top. The base gets no such file."""
+    """A branch with such a file gets at most one commit on top. The file never reaches the base."""
     scene = scene_in(tmp_path)
     put(scene, HEAD, path, mode, text)
     theirs = git(repo_of(scene), "rev-parse", HEAD)
@@ -181,7 +181,7 @@ def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch
         assert set(changed) <= {"apps/a/kustomization.yaml", STATE}
     assert path not in entries(scene, "main") or path == "apps/a/kustomization.yaml"
     git(repo_of(scene), "update-ref", "-d", f"refs/heads/{HEAD}")
-    scene.by_hand("release", "web")  # a forged hold only holds
+    scene.by_hand("release", "web")  # a forged hold can only hold builds
     scene.event("web:1.3.0")
     assert "6.6.6" not in str(scene.branch.heads)
     assert set(entries(scene, HEAD)) == set(entries(scene, "main"))

@@ -1,6 +1,6 @@
 """Random histories of runs, people, and merges, compared with a small model of what waits.
 
-They are in memory, so thousands are possible. In the model, versions are numbers. They are ordered
+The histories are kept in memory, so thousands are possible. In the model, versions are numbers. They are ordered
 by tag (semver, alphabetical) or by the sequence of their builds (newest-build). Hypothesis prints
 the shortest failing history.
 """
@@ -32,10 +32,10 @@ TAGS = {"semver": "1.{}.0", "newest-build": "main-{}", "alphabetical": "v0{}"}
 
 @dataclass(frozen=True)
 class Known:
-    """One image on the base: its version, its newest build, and what rollbacks replaced."""
+    """One image on the base: its version, its newest build, and versions replaced by rollbacks."""
 
     base: int = 0
-    written: tuple[int, bool] | None = None  # a number, and whether its sequence is known
+    written: tuple[int, bool] | None = None  # a version number, and whether its sequence is known
     replaced: frozenset[int] = frozenset()
 
     def admits(self, number: int, ordered: bool, *, downgrade: bool = False) -> bool:
@@ -63,7 +63,7 @@ class Known:
 
 @dataclass
 class WaitsOnHead:
-    """One build on the head branch, and what the base had when it was proposed."""
+    """One build on the head branch, and the state of the base when the build was proposed."""
 
     number: int
     then: Known
@@ -72,12 +72,12 @@ class WaitsOnHead:
 
 @dataclass
 class Image:
-    """The model of one image. 0 is the first version. None is no version."""
+    """The model of one image. 0 is the first version. None means no version."""
 
     ordered: bool
     known: Known = Known()
     waits: WaitsOnHead | None = None
-    own: bool = False  # held on its own
+    own: bool = False  # held individually
     whole: bool = False  # held with the whole Application
     deferred: int | None = None
     history: list[int] = field(default_factory=lambda: [0])  # the base's versions, newest last
@@ -90,7 +90,7 @@ class Image:
         self.deferred = max(number, self.deferred or 0)
 
     def again(self, known: Known | None = None) -> None:
-        """Decide again about the waiting build, on the current base."""
+        """Decide again about the waiting build, based on the current base."""
         one, known = self.waits, known or self.known
         if one is None:
             return
@@ -107,7 +107,7 @@ class Image:
             self.deferred = None
 
     def takes(self, number: int, *, downgrade: bool = False) -> bool:
-        """Let a build replace the waiting build, unless that is newer."""
+        """Let a build replace the waiting build, unless the waiting build is newer."""
         one = self.waits
         by_arrival = one is not None and one.passed is not None and not self.ordered
         if one is None or number >= one.number or by_arrival or downgrade:
@@ -209,7 +209,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.ordered)
     @rule(numbers=st.sets(NUMBERS, min_size=1))
     def scan(self, numbers: set[int]) -> None:
-        """Scan a registry whose newest tag goes to all images."""
+        """Scan a registry whose newest tag applies to all images."""
         self._run(lambda: self.scene.scan(*map(self.tag, sorted(numbers))))
         self._arrived(dict.fromkeys(NAMES, max(numbers)))
 
@@ -237,7 +237,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=NAME, number=NUMBERS)
     def by_hand(self, name: str, number: int) -> None:
-        """Let a person edit the base, without a run."""
+        """Let a person edit the base directly, without a run."""
         self.scene.write(name, self.tag(number))
         image = self.images[name]
         if image.known.base != number:
@@ -254,13 +254,13 @@ class Histories(RuleBasedStateMachine):
             was = image.waits
             if after[name] != self.tag(image.known.base):
                 image.merged()
-            # Until the next run, a kept branch still has the build if it was squashed.
+            # Until the next run, a branch kept after a squash merge still contains the build.
             image.waits = was if keep and style == "squash" else None
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule()
     def delete(self) -> None:
-        """Let a person delete the branch. Its releases are lost: the base's holds remain."""
+        """Let a person delete the branch. Its releases are lost, so the base's holds remain."""
         self.scene.branch.delete(HEAD)
         whole, held = self.scene.held_on_base
         for name, image in self.images.items():
@@ -295,7 +295,7 @@ class Histories(RuleBasedStateMachine):
         self.scene.branch.interrupt = step, outrun
         self._run(this)
         self.scene.branch.interrupt = None
-        # A command is remembered before or with its write. A branch is deleted after it.
+        # A command is remembered before or together with its write. A branch is deleted afterwards.
         first = verb == "run" or step != "drop"
         if raced and first:
             self._arrived({other: faster})
@@ -357,7 +357,7 @@ class Histories(RuleBasedStateMachine):
 
     def _run(self, call: Callable[[], Report]) -> None:
         """Run, and check the report about builds that were waiting before."""
-        # A head with an empty list was already reported by the run that emptied it. That run lost a
+        # A head with an empty list was already reported by the run that emptied the list. That run lost a
         # race or was killed before it could delete the branch.
         listed = {build.alias for one in self.scene.branch.lists.values() for build in one.builds}
         waiting = self.scene.waiting.items()
@@ -384,7 +384,7 @@ class Alphabetical(Histories):
 
 
 class OnSomebodysBranch(RuleBasedStateMachine):
-    """A branch with people's commits is never replaced: their changes and held versions stay."""
+    """A branch with people's commits is never replaced, so their changes and held versions remain."""
 
     @initialize()
     def begin(self) -> None:
@@ -395,7 +395,7 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def person(self, number: int) -> None:
-        """Let a person push to the branch."""
+        """Let a person push a commit to the branch."""
         self.texts[f"notes-{number}.md"] = f"{len(self.texts)}\n"
         self.scene.branch.commit_on(HEAD, self.texts)
 
@@ -454,7 +454,7 @@ def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedState
 
 
 class InGit(OnGit, Histories):
-    """The same histories with a real repository."""
+    """The same histories in a real repository."""
 
 
 class InGitByBuilds(InGit):

@@ -1,4 +1,4 @@
-"""Lists of head branches that a run does not touch, and Applications that it does not concern."""
+"""Lists of head branches that a run does not touch, and Applications outside of the run."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def two_heads() -> tuple[Scene, Story]:
 
 
 def on(scene: Scene, head: str) -> list[str]:
-    """Return the versions on the list of a head branch."""
+    """Return the versions in a head branch's list."""
     listed = scene.branch.lists.get(head)
     return [build.tag for build in listed.builds] if listed else []
 
@@ -59,7 +59,7 @@ def test_a_newer_version_on_the_base_also_empties_an_untouched_list() -> None:
     assert sorted(scene.branch.proposals) == [HEAD]
 
 
-def test_an_update_missing_from_the_base_stays_in_its_list() -> None:
+def test_an_update_missing_from_the_base_remains_in_its_list() -> None:
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     before = scene.branch.heads["other"]
@@ -77,11 +77,11 @@ def test_an_untouched_head_branch_with_a_commit_by_a_person_is_kept() -> None:
     scene.event("cron:1.2.0")
     assert on(scene, "other") == []
     assert scene.branch.heads["other"].files["notes.md"] == "mine\n"
-    assert told(scene.event("cron:1.3.0")) == [("cron", "1.2.0", "superseded")]  # reported once
+    assert told(scene.event("cron:1.3.0")) == [("cron", "1.2.0", "superseded")]  # only once
 
 
 def test_a_listed_application_is_checked_even_if_the_event_does_not_concern_it() -> None:
-    """Its own rules apply, and so does a hold that was added in the meantime."""
+    """The Application's own rules apply, and so does a hold that was added in the meantime."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
     app = application(
@@ -106,7 +106,7 @@ def test_a_listed_application_is_checked_even_if_the_event_does_not_concern_it()
 def test_rules_apply_to_listed_applications_that_options_exclude_from_the_run(
     narrowed: bool,
 ) -> None:
-    """Options select the Applications that take the event, not those that are checked."""
+    """Options select the Applications that the event applies to, not those that are checked."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
     app = application(
@@ -128,7 +128,7 @@ def test_rules_apply_to_listed_applications_that_options_exclude_from_the_run(
     assert "1.1.0" not in scene.branch.heads[HEAD].files[target("b")]
 
 
-def test_a_commit_by_a_person_on_a_shared_head_branch_keeps_the_other_application() -> None:
+def test_a_persons_commit_on_a_shared_head_branch_preserves_the_other_application() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
@@ -146,7 +146,7 @@ def test_a_commit_by_a_person_on_a_shared_head_branch_keeps_the_other_applicatio
 
 
 def promoted(scene: Scene, has: str) -> Report:
-    """Let the source `s` have a version, and promote it to `a`."""
+    """Give the source `s` a version, and promote that to `a`."""
     source = application("s", URL, image_list=f"web={WEB}", update_strategy="semver")
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", has)})
     scene.story.others = [source]
@@ -166,7 +166,7 @@ VERSIONED = "main:bump-{{range .Images}}{{.Alias}}-{{.NewTag}}{{end}}"
     ("back", "outcome", "waits"),
     [("1.2.0", "superseded", ["1.2.0"]), (FIRST, "dropped", []), ("1.3.0", "waits", ["1.3.0"])],
 )
-def test_a_promotion_leaves_the_list_when_its_source_no_longer_has_the_version(
+def test_a_promotion_is_removed_from_the_list_if_its_source_no_longer_has_the_version(
     branch: str, back: str, outcome: str, waits: list[str]
 ) -> None:
     scene = Scene(branch=branch)
@@ -201,7 +201,7 @@ def test_rolling_back_the_source_removes_the_waiting_promotion(direct: bool) -> 
 
 
 def names(report: Report) -> dict[str, tuple[str, ...]]:
-    """Return the Applications of each commit, by the beginning of its branch."""
+    """Return the Applications in each commit, keyed by the prefix of the commit's branch."""
     return {one.head.partition("/")[0]: one.applications for one in report.commits}
 
 
@@ -239,7 +239,7 @@ def test_a_hold_or_rollback_removes_every_versioned_head_branch_of_the_image(
     if held:
         assert names(report)["image-update-memory"] == ("argocd/a",)
         scene.by_hand("release", "web")
-        assert on(scene, "bump-web-1.2.0") == ["1.2.0"]  # the newer of the two
+        assert on(scene, "bump-web-1.2.0") == ["1.2.0"]  # the newer of the two builds
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["registry", "no registry"])
@@ -255,7 +255,7 @@ def test_enabling_digest_pinning_keeps_the_newer_waiting_build(answers: bool) ->
     assert (build.tag, build.digest) == ("1.2.0", digest if answers else "")
 
 
-def test_the_message_of_a_pinned_build_names_its_tag() -> None:
+def test_the_commit_message_for_a_pinned_build_names_its_tag() -> None:
     scene = Scene(pin_digest="true")
     digest = "sha256:" + "a" * 64
     scene.event(f"web:1.1.0@{digest}")
@@ -267,7 +267,7 @@ def test_the_message_of_a_pinned_build_names_its_tag() -> None:
 def test_a_head_branch_reset_to_the_listed_tree_carries_over_no_foreign_content(
     message: str,
 ) -> None:
-    """Its tree and parent match, so it is ours. Our commits do not use its message or author."""
+    """The commit's tree and parent match, so it is ours. We do not reuse its message or author."""
     scene = Scene()
     scene.event("web:1.1.0")
     ours = scene.branch.heads[HEAD]
@@ -294,7 +294,7 @@ def test_a_head_branch_with_another_parent_belongs_to_a_person() -> None:
 
 @pytest.mark.parametrize("pushed", ["nothing", "the same tree", "a commit on top"])
 def test_a_head_branch_kept_after_its_merge_is_ours_only_while_unchanged(pushed: str) -> None:
-    """Its list is empty, but still names our commit."""
+    """The branch's list is empty, but still names our commit."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.branch.merge(HEAD, keep=True, style="merge")
@@ -319,7 +319,7 @@ def test_a_head_branch_kept_after_its_merge_is_ours_only_while_unchanged(pushed:
 
 
 def test_an_unreadable_list_stays_an_error_after_a_rollback_was_merged() -> None:
-    """Once, the run decided again without the rollback's hold, and the error was lost."""
+    """The run once decided again without the rollback's hold, and the error was lost."""
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     scene.by_hand("rollback", "web", "0.9.0")

@@ -1,4 +1,4 @@
-"""Builds that wait on a head branch while other things happen."""
+"""Builds that are waiting on a head branch while other events occur."""
 
 from dataclasses import replace
 from textwrap import dedent
@@ -21,7 +21,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 
 def test_updates_merged_by_others_are_kept() -> None:
-    """A request for one image never reverts another image or its identity."""
+    """A pull request for one image never reverts another image or that image's build identity."""
     scene = Scene("newest-build")
     scene.event("web:main-1", sequence=1)
     scene.event("api:main-9", sequence=9, story=scene.direct)
@@ -38,7 +38,7 @@ def test_updates_merged_by_others_are_kept() -> None:
 def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     back: str,
 ) -> None:
-    """Anyone with push access could have forged its list. The next run that names it decides."""
+    """Anyone with push access could have forged the branch's list. The next run that names it decides."""
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0", "cron:1.2.0")
@@ -56,10 +56,10 @@ def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     assert scene.waiting == {"cron": "1.3.0"}
     scene.branch.merge(HEAD)
     assert scene.base == {"web": back, "api": FIRST, "cron": "1.3.0"}
-    assert verdicts(scene.event("web:1.4.0")) == ["defer"]  # the hold is still there
+    assert verdicts(scene.event("web:1.4.0")) == ["defer"]  # the hold still exists
 
 
-def test_a_refused_tag_removes_no_waiting_updates() -> None:
+def test_a_rejected_tag_removes_no_waiting_updates() -> None:
     scene = Scene()
     scene.event("web:1.3.0", "cron:1.4.0")
     report = scene.event("web:0.9.0", "cron:1.5.0")
@@ -81,7 +81,9 @@ def test_a_hold_or_rollback_keeps_the_waiting_update_for_the_release() -> None:
     scene.event("web:1.2.0")
     assert told(scene.by_hand("rollback", "web", FIRST)) == [("web", "1.2.0", "deferred")]
     assert scene.waiting == {"web": FIRST}
-    assert verdicts(scene.event("web:1.1.5")) == ["refuse"]  # it is older than the remembered build
+    assert verdicts(scene.event("web:1.1.5")) == [
+        "refuse"
+    ]  # the event is older than the remembered build
     scene.branch.merge(HEAD)
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.2.0"}
@@ -101,7 +103,7 @@ def test_a_rollback_without_a_hold_drops_the_waiting_update() -> None:
 
 
 def test_two_applications_can_share_a_head_branch() -> None:
-    """Each run knows only one of them."""
+    """Each run knows only one of the Applications."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     other = Story(
@@ -126,14 +128,14 @@ def test_two_applications_can_share_a_head_branch() -> None:
     scene.by_hand("hold", "web")
     assert (
         "Application: argocd/b\n" in scene.branch.heads[HEAD].message
-    )  # b's build still waits, and so does cron
+    )  # the builds of b and cron are still waiting
     scene.by_hand("release", "web")
     scene.branch.merge(HEAD)
     assert values_in(scene.branch.files, "b") == {"web": "1.3.0"}
     assert scene.base == {"web": "1.2.0", "api": FIRST, "cron": "1.2.0"}
 
 
-def test_a_branch_of_another_author_gets_one_additional_commit() -> None:
+def test_a_branch_by_another_author_receives_one_additional_commit() -> None:
     scene = Scene()
     scene.branch.commit_on(HEAD, {"people.yaml": "theirs\n"})
     scene.branch.commit({"later.yaml": "on the base only\n"})
@@ -142,13 +144,13 @@ def test_a_branch_of_another_author_gets_one_additional_commit() -> None:
     assert files["people.yaml"] == "theirs\n"
     assert "later.yaml" not in files
     assert values_in(files)["web"] == "1.1.0"
-    assert verdicts(scene.event("web:1.0.5")) == ["refuse"]  # its own values apply
+    assert verdicts(scene.event("web:1.0.5")) == ["refuse"]  # the branch's own values apply
     scene.by_hand("hold", "web")
     assert verdicts(scene.event("web:1.2.0")) == ["defer"]
     assert values_in(scene.branch.heads[HEAD].files)["web"] == "1.1.0"
 
 
-def test_the_config_on_a_branch_of_another_author_applies_as_well() -> None:
+def test_the_config_on_another_authors_branch_applies_as_well() -> None:
     scene = Scene()
     scene.branch.commit_on(
         HEAD, {".image-update/config": "version: 1\npullRequests: {enabled: true}\n"}
@@ -184,10 +186,10 @@ def test_a_freeze_on_the_base_applies_to_another_authors_branch() -> None:
     ],
     ids=["writes", "freeze"],
 )
-def test_a_rule_on_the_base_applies_to_a_file_that_only_another_branch_has(
+def test_a_rule_on_the_base_applies_to_a_file_found_only_on_another_branch(
     config: str, verdict: str
 ) -> None:
-    """The target is a folder, and the branch's own config lacks that rule."""
+    """The target is a folder, and the branch's own config lacks the rule."""
     scene = Scene(write_back_target="manifests:/apps/a")
     pod = "kind: Pod\napiVersion: v1\nspec: {containers: [{name: web, image: ghcr.io/acme/web:1.0.0}]}\n"
     scene.branch.commit(
@@ -295,7 +297,7 @@ def test_a_hold_made_directly_on_the_base_can_be_released_before_the_merge() -> 
 
 
 def promote(scene: Scene, *, downgrade: bool = False) -> Report:
-    """Promote what the Application `s` has to `a`, whose updates wait on the head branch."""
+    """Promote the version in the Application `s` to `a`, whose updates wait on the head branch."""
     source = application("s", URL, image_list=f"web={WEB}", update_strategy="semver")
     scene.story.others = [source]
     terms = Terms(now=NOW, allow_downgrade=downgrade)
@@ -322,7 +324,7 @@ def test_a_promotion_waits_like_any_other_build() -> None:
 
 
 def test_an_older_version_that_a_person_allowed_is_kept() -> None:
-    """The rules refuse it, but it waits because a person requested it."""
+    """The rules refuse the version, but it waits because a person requested it."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "0.9.0")})
     assert verdicts(promote(scene)) == ["refuse"]
@@ -363,7 +365,7 @@ def test_the_atomic_option_changes_no_head_branch_if_one_application_fails() -> 
     scene = Scene()
     scene.event("web:1.1.0")
     broken = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
-    scene.story.others = [broken]  # its folder is missing
+    scene.story.others = [broken]  # the folder of this Application is missing
     before = scene.branch.heads[HEAD]
     assert sorted(verdicts(scene.event("web:1.2.0", "cron:1.2.0", atomic=True))) == ["error"] * 3
     assert scene.branch.heads[HEAD] == before
@@ -372,7 +374,7 @@ def test_the_atomic_option_changes_no_head_branch_if_one_application_fails() -> 
 
 
 def test_a_hold_takes_effect_even_if_another_run_was_faster() -> None:
-    """The other run read the memory before the hold."""
+    """The other run read the memory before the hold was set."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.branch.interrupt = "drop", lambda: scene.event("cron:1.1.0", story=scene.story)
@@ -399,7 +401,7 @@ def test_the_next_run_completes_a_run_that_was_killed_between_list_and_head_bran
             scene.event(f"web:{version}")
         assert scene.waiting == before
         assert not scene.branch.lists[HEAD].arrived
-        report = scene.event("web:1.0.5")  # an old pipeline removes nothing
+        report = scene.event("web:1.0.5")  # an old pipeline's run removes nothing
         assert ("web", version, "waits") in told(report)
         assert scene.waiting == {"web": version}
 
@@ -419,7 +421,7 @@ def test_a_merge_is_reported_even_after_a_revert(style: str) -> None:
 
 
 def test_a_recreated_head_branch_may_be_deleted_again() -> None:
-    """The list is then identical, and records that the branch has arrived."""
+    """The list is then the same as before, and records that the branch has arrived."""
     scene = Scene()
     for _ in range(2):
         scene.event("web:1.7.0", "api:1.7.0")
@@ -429,7 +431,7 @@ def test_a_recreated_head_branch_may_be_deleted_again() -> None:
     assert scene.waiting == {"web": "1.1.0"}
 
 
-def test_a_replay_names_the_branch_that_has_the_build_and_the_version_on_the_base() -> None:
+def test_a_replay_names_the_branch_with_the_build_and_the_version_on_the_base() -> None:
     """A person has pushed to the branch, so its values apply."""
     scene = Scene()
     scene.event("web:1.2.0")
@@ -439,7 +441,7 @@ def test_a_replay_names_the_branch_that_has_the_build_and_the_version_on_the_bas
     assert decision.current.version == FIRST
 
 
-def test_a_replay_of_a_build_that_is_no_longer_proved_is_refused() -> None:
+def test_a_replay_of_a_build_that_is_no_longer_proven_is_refused() -> None:
     scene = Scene()
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
@@ -458,7 +460,7 @@ def test_a_replay_of_a_build_that_is_no_longer_proved_is_refused() -> None:
 
 
 def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before() -> None:
-    """It left the list because the base has a newer version. The person's choice overrides that."""
+    """The version left the list because the base has a newer one. The person's choice overrides that."""
     scene = Scene()
     scene.event("web:1.4.0")
     scene.write("web", "1.5.0")
@@ -469,7 +471,7 @@ def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before
 
 
 def test_a_waiting_update_changed_by_another_run_is_reported_as_not_reevaluated() -> None:
-    """The rollback has landed on the base, so none of the requested decisions remains open."""
+    """The rollback has landed on the base, so no requested decision remains open."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
     scene.event("cron:1.1.0")
@@ -501,7 +503,7 @@ def test_a_waiting_update_changed_by_another_run_is_reported_as_not_reevaluated(
 
 
 def test_a_promotion_withdrawn_by_its_source_needs_no_proof() -> None:
-    """Once, the run reported both that it still waited and that it was dropped."""
+    """The run once reported that the promotion was still waiting and also that it was dropped."""
     scene = Scene()
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
@@ -539,7 +541,7 @@ def test_a_waiting_build_is_kept_if_the_base_only_reformatted_the_file() -> None
 
 
 def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> None:
-    """Only its annotations say which of the two is newer, so neither is lost, and neither wins."""
+    """Only the Application's annotations determine which version is newer, so neither is lost or wins."""
     scene = Scene()
     story = team(scene)
     scene.event("web:1.1.0", story=story)
@@ -554,7 +556,7 @@ def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> 
 
 
 @pytest.mark.parametrize("there", ["resources: []\n", None])
-def test_a_waiting_build_stays_listed_if_its_place_in_the_file_is_gone(
+def test_a_waiting_build_remains_listed_if_its_place_in_the_file_no_longer_exists(
     there: str | None,
 ) -> None:
     scene = Scene()
@@ -585,7 +587,7 @@ def test_a_waiting_build_stays_listed_if_its_place_in_the_file_is_gone(
 
 
 def signed_but_150(scene: Scene) -> None:
-    """Let every version but 1.5.0 have a signature."""
+    """Make every version except 1.5.0 signed."""
     good = Proof("signature", "cosign.pub")
     no = Verdict("refuse", "signature", "nobody has signed it")
     scene.story.prove = lambda asked: {
@@ -594,12 +596,12 @@ def signed_but_150(scene: Scene) -> None:
 
 
 def signing(scene: Scene) -> None:
-    """Require signatures, and let the registry know each digest."""
+    """Require signatures, and make the registry return each digest."""
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
 
 
-def test_releasing_an_unproved_build_keeps_the_hold_and_reports_why() -> None:
+def test_releasing_an_unproven_build_keeps_the_hold_and_reports_why() -> None:
     scene = Scene()
     signing(scene)
     scene.by_hand("hold", "web")
@@ -617,8 +619,8 @@ def test_releasing_an_unproved_build_keeps_the_hold_and_reports_why() -> None:
     assert scene.waiting == {"web": "1.5.0"}
 
 
-def test_an_unproved_deferred_build_does_not_block_other_builds() -> None:
-    """It was deferred by a freeze, so no release is needed."""
+def test_an_unproven_deferred_build_does_not_block_other_builds() -> None:
+    """A freeze deferred the build, so no release is needed."""
     scene = Scene()
     signing(scene)
     frozen = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
@@ -646,7 +648,7 @@ def test_a_newer_deferred_build_is_not_attributed_to_the_promotion() -> None:
 
 
 def test_a_release_ends_a_hold_on_the_base_even_if_a_rollback_waits() -> None:
-    """Once, the list did not have the release, and the next run restored the hold on the branch."""
+    """Once, the list lacked the release, and the next run restored the hold on the branch."""
     scene = Scene()
     scene.by_hand("rollback", "web", "0.9.0")
     scene.branch.merge(HEAD)
@@ -665,7 +667,7 @@ ALWAYS = Terms(now=NOW, check="always")
 
 
 def always_asked(scene: Scene, *images: str) -> Report:
-    """Send an event in a run that has to query the registry."""
+    """Send an event in a run that must query the registry."""
     built = tuple(parse_image(f"ghcr.io/acme/{one}") for one in images)
     return scene.story.run(Job("run", built, SCOPE, ALWAYS, WORDING))
 
@@ -677,7 +679,7 @@ def deferred_by_freeze(scene: Scene, image: str) -> None:
 
 
 def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build() -> None:
-    """The run reports that it must be repeated, and the next run must find both."""
+    """The run reports that it must be repeated, and the next run must find both hold and build."""
     scene = Scene()
     scene.by_hand("hold", "web")
     scene.event("web:1.5.0")

@@ -2,7 +2,7 @@
 
 `test_histories` has an exact model of one Application. Here the world is larger, and only
 invariants are checked: no build leaves the list without a row and a reason, no held, refused, or
-unproved build is on the head branch, and the commit there has exactly the changes in the list.
+unproven build is on the head branch, and the commit there contains exactly the changes in the list.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -34,8 +34,8 @@ from task.model import HeadBuildRow, Hold, Image, Question, Report, State, Verdi
 from task.proof import Proof
 
 ALIASES = ("web", "api")
-WAITING = ("a", "b")  # the Applications whose changes wait on the head branch
-DIRECT = "c"  # the Application that is written to the base itself
+WAITING = ("a", "b")  # Applications whose changes wait on the head branch
+DIRECT = "c"  # the Application whose changes are written directly to the base
 NUMBERS = st.integers(1, 6)
 ALIAS = st.sampled_from(ALIASES)
 APP = st.sampled_from((*WAITING, DIRECT))
@@ -59,13 +59,13 @@ def number_of(tag: str) -> int:
 
 
 def entries_in(files: Mapping[str, str], app: str) -> dict[Entry, dict[str, str]]:
-    """Return the entry of each image in a tree, with its digest."""
+    """Return each image's entry in a tree, with its digest."""
     images = yaml.safe_load(files[target(app)])["images"]
     return {(app, one["name"].rpartition("/")[2]): one for one in images}
 
 
 class Teams(RuleBasedStateMachine):
-    """The actions of runs and people, and what must be true after each run."""
+    """The actions of runs and people, and the invariants that must hold after each run."""
 
     @initialize(atomic=st.booleans())
     def begin(self, atomic: bool) -> None:
@@ -75,9 +75,9 @@ class Teams(RuleBasedStateMachine):
         self.branch.atomic = atomic
         self.said: dict[tuple[str, int], Verdict | TaskError] = {}
         self.held: set[Entry] = set()
-        self.words: set[Entry] = set()  # versions that a person has decided about
+        self.words: set[Entry] = set()  # versions that a person decided about
         self.frozen = False
-        self.kept = False  # whether a person kept the head branch after its merge
+        self.kept = False  # whether a person kept the head branch after it was merged
         self.names = 0
         self.tell_story()
 
@@ -85,7 +85,7 @@ class Teams(RuleBasedStateMachine):
         return Branch(files)
 
     def tell_story(self) -> None:
-        """Read the Applications, with the current name of the base."""
+        """Read the Applications, using the current name of the base."""
         apps = [
             application(
                 app,
@@ -135,7 +135,7 @@ class Teams(RuleBasedStateMachine):
 
     @rule(alias=ALIAS, number=NUMBERS, step=STEPS, later=st.booleans())
     def killed(self, alias: str, number: int, step: str, later: bool) -> None:
-        """Kill a run before its first or second push of a kind, and repeat it."""
+        """Kill a run before its first or second push of one kind, and repeat the run."""
         if self.branch.memory_moves:
             # A run that dies after pushing the new memory branch, but before deleting the old one,
             # leaves both. After another rename, it would be unclear which one is valid.
@@ -171,7 +171,7 @@ class Teams(RuleBasedStateMachine):
         self.held -= {(app, alias) for alias in ALIASES}
         report = self.run(lambda: self.by_hand("release", app, ""), released={app})
         for one in report.decisions:
-            # the held build is unproved, or its proof is unavailable: hold and build may stay
+            # the held build is unproven, or its proof is unavailable: hold and build may remain
             if one.verdict == "error" or one.rule == "signature":
                 self.words.add((app, one.subscription.entry.alias))
 
@@ -217,7 +217,7 @@ class Teams(RuleBasedStateMachine):
     @precondition(lambda self: HEAD in self.branch.heads)
     @rule()
     def delete(self) -> None:
-        """Let a person delete the branch: what the base holds is held again.
+        """Let a person delete the branch, so holds on the base apply again.
 
         If no run has seen the branch yet, the next run assumes that a run was killed. It creates
         the branch again, with its releases.
@@ -233,14 +233,14 @@ class Teams(RuleBasedStateMachine):
         self.branch.rename(f"trunk{self.names}")
         self.tell_story()
 
-    # What must be true
+    # What must hold
 
     def run(
         self,
         call: Callable[[], Report],
         released: Collection[str] = (),
     ) -> Report:
-        """Run, and compare what it did with its report."""
+        """Run, and compare the effects with the report."""
         before, base, absent = self.listed, self.base, HEAD not in self.branch.heads
         report = call()
         if not absent:
@@ -257,7 +257,7 @@ class Teams(RuleBasedStateMachine):
         report: Report,
         released: Collection[str] = (),
     ) -> None:
-        """Check that removed builds have a row and a good reason, and that the rest are valid."""
+        """Check that each removed build has a row and a valid reason, and that the remaining builds are valid."""
         after = self.listed
         rows = {
             (one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting
@@ -300,7 +300,7 @@ class Teams(RuleBasedStateMachine):
         return instead is not None and number_of(instead.tag) > number
 
     def source_is_right(self, app: str, alias: str) -> None:
-        """Check that a waiting promotion has the version of its source."""
+        """Check that a waiting promotion has its source's version."""
         build = self.listed.get((app, alias))
         if build and build.promoted_from:
             assert number_of(build.tag) == self.base[DIRECT, alias]
@@ -308,7 +308,7 @@ class Teams(RuleBasedStateMachine):
     def has_arrived(
         self, aliases: Collection[str], number: int, apps: Collection[str], report: Report
     ) -> None:
-        """Check that a valid new build that is not held waits after its event, or a newer one."""
+        """Check that a valid new build that is not held, or a newer one, is waiting after its event."""
         unknown = {
             (one.subscription.application.name, one.subscription.entry.alias)
             for one in report.decisions
@@ -413,7 +413,7 @@ def test_random_histories_of_teams_in_memory_match_the_model() -> None:
 
 
 class TeamsInGit(OnGit, Teams):
-    """The same histories with a real repository."""
+    """The same histories in a real repository."""
 
 
 @pytest.mark.slow

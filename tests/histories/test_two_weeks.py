@@ -36,7 +36,7 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     assert scene.base == {"web": FIRST, "api": "1.1.0", "cron": "1.1.0"}
     assert verdicts(scene.event("web:1.2.0")) == ["refuse"]  # an old pipeline runs again
 
-    # Thursday: the reviewer changes the branch by hand. The next build goes on top.
+    # Thursday: the reviewer changes the branch by hand. The next build is committed on top.
     scene.event("cron:1.2.0")
     branch.commit_on(HEAD, {"notes.md": "looked at it\n"})
     scene.event("api:1.2.0")
@@ -55,7 +55,7 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     scene.freeze(ends=True)
     scene.event("cron:1.4.0")
     assert scene.waiting == {"api": "1.3.0", "cron": "1.4.0"}
-    assert "1.3.0" in str(branch.memory)  # the build of web, which is held
+    assert "1.3.0" in str(branch.memory)  # the held build of web
 
     # Tuesday: web is repaired, so its hold ends. Meanwhile, somebody pushes a hotfix to the base.
     scene.by_hand("release", "web")

@@ -1,4 +1,4 @@
-"""What all tests of manifests need: the documents in a file, and their content."""
+"""Helpers for all manifest tests: the documents in a file, and their contents."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import yaml
 
 
 class _Texts(yaml.SafeLoader):
-    """Leaves dates as they are written, like the API server."""
+    """A YAML loader that leaves dates as written, like the API server."""
 
 
 _Texts.yaml_implicit_resolvers = {
@@ -25,7 +25,7 @@ def documents(path: Path) -> list[Any]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yield every text in a manifest."""
+    """Yield every string in a manifest."""
     if isinstance(value, Mapping):
         for one in value.values():
             yield from texts(one)

@@ -1,4 +1,4 @@
-"""The images, built once for all tests."""
+"""The container images, built once for all tests."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""GitLab CI: reads the shipped component, and makes the job's container like the Docker executor."""
+"""GitLab CI: reads the shipped component, and creates the job's container like the Docker executor."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ PREDEFINED = {
 
 @cache
 def documents() -> tuple[Any, Any]:
-    """Return the component's head and its jobs."""
+    """Return the component's header and its jobs."""
     head, jobs = yaml.safe_load_all(COMPONENT.read_text(encoding="utf-8"))
     return head, jobs
 
@@ -44,16 +44,16 @@ def gitlab(
     variables: Given = NOTHING,
     script: Sequence[str] = (),
 ) -> Step:
-    """Return the container of the component's job. `variables` are those of the project.
+    """Return the container of the component's job. `variables` are the project variables.
 
-    `script` is that of the project's own job of the same name, which replaces the component's.
+    `script` comes from the project's own job of the same name, and replaces the component's script.
     """
     head, jobs = documents()
     declared = head["spec"]["inputs"]
     for name, value in inputs.items():
         if not isinstance(
             value, str
-        ):  # as in gitlab-ci-local (tests/real) and GitLab: an input's type is string
+        ):  # as in gitlab-ci-local (tests/real) and GitLab: an input's default type is string
             raise Refused(f"`{name}` input: provided value is not a string")
     values = values_of([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
     for name, value in values.items():
@@ -81,7 +81,7 @@ def gitlab(
 
 
 def _entrypoint(image: Mapping[str, Any]) -> str:
-    """Return "", and refuse an image whose entrypoint would get the runner's shell as an argument."""
+    """Return "", but reject an image whose entrypoint would receive the runner's shell as an argument."""
     if image.get("entrypoint") != [""]:
         raise Refused("the job's shell would be an argument of the image's entrypoint")
     return ""
@@ -96,9 +96,9 @@ def _expanded(value: str, env: Given) -> str:
 
 
 def _dotenv(path: Path) -> Mapping[str, str]:
-    """Return the results in the dotenv report.
+    """Return the results from the dotenv report.
 
-    It must have letters, digits and `_`, one line each, and at most 5 KB.
+    Names must consist of letters, digits, and `_`, values of one line. At most 5 KB are allowed.
     """
     if not path.is_file():
         return {}

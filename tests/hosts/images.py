@@ -1,4 +1,4 @@
-"""What all tests of the image need: their marks, and programs that run it."""
+"""Helpers for all image tests: their marks, and the programs that run the image."""
 
 import os
 import subprocess
@@ -13,14 +13,14 @@ OPENSHIFT = 1000660000
 STRANGER = (
     f"--user={OPENSHIFT}:0",
     "--passwd=false",
-)  # a user id that the host chose, without a passwd entry
+)  # a user ID chosen by the host, without a passwd entry
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a container as any user")
 REAL = [pytest.mark.servers, pytest.mark.timeout(600), pytest.mark.xdist_group("image"), ROOT_ONLY]
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that needs the image."""
+    """Mark a test that requires the image."""
     for mark in REAL:
         test = mark(test)
     return test

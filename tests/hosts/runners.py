@@ -1,7 +1,7 @@
-"""The hosts, as far as needed here. Each reads its shipped YAML, and makes the container that the host would start.
+"""Minimal hosts. Each reads its shipped YAML, and creates the container that the host would start.
 
-An unknown reference, a missing parameter and an undeclared parameter are errors, as on the host. Nothing about the
-manifests is known here, except their places.
+An unknown reference, a missing parameter, and an undeclared parameter are errors, as on the host.
+This module knows nothing about the manifests except their locations.
 """
 
 import re
@@ -21,7 +21,7 @@ TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"
 ACTION = ROOT / "action.yml"
 
 Given = Mapping[str, str]
-Secrets = Mapping[str, Given]  # in the namespace: name → key → text
+Secrets = Mapping[str, Given]  # Secrets in the namespace: name → key → text
 Resolve = Callable[[str], str | Sequence[str]]
 NOTHING: Mapping[str, Any] = {}
 
@@ -29,7 +29,7 @@ TEKTON = re.compile(r"\$\(([^()]+)\)")
 ARGO = re.compile(r"\{\{([^{}]+)\}\}")
 CHOICE = re.compile(
     r"=([\w.-]+) == '([^']*)' \? '([^']*)' : '([^']*)'"
-)  # the only one of Argo's expressions that we use
+)  # the only Argo expression that we use
 GITHUB = re.compile(r"\$\{\{ *([^}]+?) *\}\}")
 
 
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 @cache
 def manifest(path: Path) -> Any:
-    """Return the only document of a manifest. It is read once, and must not be changed."""
+    """Return the only document in a manifest. It is read once, and must not be modified."""
     return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
@@ -181,7 +181,7 @@ def _argo_names(given: Given, submitted: Given) -> Resolve:
 
 
 def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str = "") -> Step:
-    """Return the container of the action. `env` is added by the workflow's step."""
+    """Return the action's container. The workflow step adds `env`."""
     action = manifest(ACTION)
     runs, declared = action["runs"], action["inputs"]
     assert runs["using"] == "docker"
@@ -238,7 +238,7 @@ def _github_variables(values: Given) -> dict[str, str]:
 
 
 def _github_outputs(text: str) -> Mapping[str, str]:
-    """Parse `name=value` lines, and values of several lines between delimiters."""
+    """Parse `name=value` lines, and multi-line values between delimiters."""
     found, lines = {}, iter(text.splitlines())
     for line in lines:
         name, heredoc, delimiter = line.partition("<<")
@@ -258,7 +258,7 @@ def _last(path: str) -> str:
 
 
 def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every declared parameter with its given value or its default."""
+    """Return every declared parameter with its given or default value."""
     if unknown := set(given) - {one["name"] for one in declared}:
         raise Refused(f"not declared: {unknown}")
     values = {
@@ -271,7 +271,7 @@ def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -
 
 
 def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
-    """Return part of a manifest with replaced references. A lone list becomes several elements."""
+    """Return part of a manifest with its references replaced. A lone list becomes several elements."""
     if isinstance(value, Mapping):
         return {key: fill(one, pattern, resolve) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -289,7 +289,7 @@ def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
 
 
 def _merged(template: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a step with the values of the step template added."""
+    """Return a step with the values from the step template added."""
     own = {one["name"] for one in step.get("env", ())}
     env = [
         *(one for one in template.get("env", ()) if one["name"] not in own),
@@ -319,7 +319,7 @@ def _mounts(
     secrets: Secrets,
     group: int,
 ) -> dict[str, Volume]:
-    """Return the volumes that the kubelet mounts, by path."""
+    """Return the volumes that the kubelet mounts, keyed by path."""
     known = {one["name"]: _volume(one, secrets, group) for one in volumes}
     return {
         one["mountPath"]: replace(known[one["name"]], read_only=one.get("readOnly", False))

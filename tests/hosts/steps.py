@@ -1,4 +1,4 @@
-"""One step as a host starts it: with its variables and volumes, run as a container or as a plain process.
+"""One step as started by a host, with its variables and volumes, in a container or as a process.
 
 All mounts are below one folder, at the same paths as in the container.
 """
@@ -20,11 +20,11 @@ COMMAND = "/usr/local/bin/image-update"
 
 @dataclass(frozen=True)
 class Volume:
-    """A folder, empty or with files. Or a Secret, as mounted by the kubelet."""
+    """A folder (empty or with files), or a Secret as mounted by the kubelet."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     secret: bool = False
-    mode: int = 0o777  # of the folder, or of a Secret's files
+    mode: int = 0o777  # mode of the folder, or of a Secret's files
     owner: int = 0
     group: int = 0
     read_only: bool = False
@@ -32,22 +32,22 @@ class Volume:
 
 @dataclass(frozen=True)
 class Step:
-    """A host's result from its manifest and the given values."""
+    """A step that a host creates from its manifest and the given values."""
 
     image: str
     command: Sequence[str]
     env: Mapping[str, str]
-    volumes: Mapping[str, Volume]  # by path
+    volumes: Mapping[str, Volume]  # keyed by path
     results: Callable[
         [Path], Mapping[str, str]
-    ]  # the results that the host reads below that folder
+    ]  # reads the results below a folder, as the host does
     folder: str = ""  # "" for the image's default
-    options: Sequence[str] = ()  # podman's options for its privileges
+    options: Sequence[str] = ()  # podman options for the step's privileges
     entrypoint: str | None = None
 
 
 class Ran(NamedTuple):
-    """How a step ended, and the results that it wrote."""
+    """The outcome of a step, and the results that it wrote."""
 
     code: int
     results: Mapping[str, str]
@@ -56,9 +56,9 @@ class Ran(NamedTuple):
 
 
 def as_process(step: Step, root: Path) -> Ran:
-    """Run a step with the command that is installed here. `root` replaces the container's own root."""
+    """Run a step with the locally installed command. `root` replaces the container's root folder."""
     lay(step, root)
-    # Leave out a shell that only starts the command, because forks start faster. The image's tests have the shell.
+    # Skip a shell that only starts the command, because forks start faster. Image tests cover it.
     script = re.fullmatch(r"set -e\nimage-update ([a-z ]+)", step.command[-1])
     words = [COMMAND, *script[1].split()] if script else step.command
     argv = [command() if word == COMMAND else word for word in words]
@@ -82,7 +82,7 @@ def as_process(step: Step, root: Path) -> Ran:
 
 
 def as_container(step: Step, root: Path, image: str, *options: str) -> Ran:
-    """Run a step in its image. `options` set its user, because the host chooses that."""
+    """Run a step in its image. `options` set the user, because the host chooses it."""
     lay(step, root)
     argv = argv_of(step, root, image, *options)
     done = subprocess.run(
@@ -109,7 +109,7 @@ def argv_of(step: Step, root: Path, image: str, *options: str) -> list[str]:
 
 
 def lay(step: Step, root: Path) -> None:
-    """Write everything that the host mounts below `root`."""
+    """Write everything that the host mounts to folders below `root`."""
     for path, volume in sorted(step.volumes.items()):
         folder = Path(f"{root}{path}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _lay_files(folder: Path, volume: Volume) -> None:
 
 
 def _lay_secret(folder: Path, volume: Volume) -> None:
-    """Write links to links to the files. The pod's group may read the files in any mode."""
+    """Write links to links to the files, as the kubelet does. The pod's group may read them in any mode."""
     real = folder / "..2026_01_02_03_04_05.678901234"
     real.mkdir()
     real.chmod(0o755)
@@ -140,7 +140,7 @@ def _lay_secret(folder: Path, volume: Volume) -> None:
 
 
 def _below(root: Path, step: Step, value: str) -> str:
-    """Return a path in the container as a path on this machine. Other values stay as they are."""
+    """Return a container path as a path on this machine. Return other values unchanged."""
     mounted = any(value == path or value.startswith(f"{path}/") for path in step.volumes)
     return f"{root}{value}" if mounted else value
 
@@ -150,13 +150,13 @@ def _ran(step: Step, root: Path, done: "subprocess.CompletedProcess[bytes]") -> 
 
 
 def read_files(root: Path, paths: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the text of each of these files in the container, by name, if it exists."""
+    """Return the text of each of these container files that exists, keyed by name."""
     found = {name: Path(f"{root}{path}") for name, path in paths.items()}
     return {name: path.read_bytes().decode() for name, path in found.items() if path.is_file()}
 
 
 def rights(*contexts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options that are equivalent to these security contexts. An unknown setting is an error."""
+    """Yield the podman options equivalent to these security contexts. An unknown setting is an error."""
     context = {key: value for one in contexts for key, value in one.items()}
     given = {
         key: value

@@ -1,4 +1,4 @@
-"""One version everywhere: a bump in a copy of the tree is complete and can be repeated."""
+"""One version everywhere: a version bump in a copy of the tree is complete and repeatable."""
 
 import re
 import shutil
@@ -38,13 +38,13 @@ def test_all_files_have_the_same_version() -> None:
     assert bump.main(["--check", f"v{__version__}"]) == 0
 
 
-def test_a_tag_of_another_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tag_for_another_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert bump.main(["--check", "v9.8.7"]) == 1
     assert f"{bump.SOURCE}: {__version__}, not 9.8.7" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("version", ["9.8.7", "1.0.0-rc.1"])
-def test_every_file_is_bumped(copy: Path, version: str) -> None:
+def test_the_version_in_every_file_is_bumped(copy: Path, version: str) -> None:
     places = bump.versions(copy)
     changed = bump.bump(version, copy)
     assert bump.versions(copy) == {path: {version} for path in places}
@@ -70,7 +70,7 @@ def test_bumping_twice_changes_nothing(copy: Path) -> None:
     assert texts(copy) == before
 
 
-def test_bumping_back_restores_the_tree(copy: Path) -> None:
+def test_bumping_back_to_the_old_version_restores_the_tree(copy: Path) -> None:
     before = texts(copy)
     bump.bump("9.8.7-rc.1", copy)
     bump.bump(__version__, copy)

@@ -1,4 +1,4 @@
-"""The ready-made files for manual pipelines: each command on each host, from form to branch."""
+"""The ready-made files for manual pipelines: every command on every host, from form to branch."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ FORMS: Mapping[str, Form] = {
     "rollback": {"names": "argocd/web", "to": "previous", "reason": "errors"},
     "hold": {"names": "web", "reason": "load test", "until": "3d", "alias": "web"},
     "release": {"names": "web", "discard": "true"},
-    "promote": {"from": "web", "to": "other", "registry-check": "auto"},  # there is no registry
+    "promote": {"from": "web", "to": "other", "registry-check": "auto"},  # no registry is available
 }
 GITHUB_FILE, GITLAB_FILE = (
     ROOT / "examples/github/by-hand.yml",
@@ -98,7 +98,7 @@ HOSTS: dict[str, Callable[[str, Form, str], Step]] = {
 
 
 class Scene:
-    """A GitOps repository that includes its own Applications, with web at its second version."""
+    """A GitOps repository that contains its own Applications, with web at its second version."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self.folder, self.host, self.count = folder, host, 0
@@ -129,19 +129,19 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setenv("IMAGE_UPDATE_ALLOW_PROTOCOL", "file")  # for the whole pipeline
+    monkeypatch.setenv("IMAGE_UPDATE_ALLOW_PROTOCOL", "file")  # set for the whole pipeline
     return Scene(tmp_path, host)
 
 
 @pytest.mark.parametrize("host", variants(["github", "tekton"], at_night=["gitlab", "argo"]))
-def test_each_command_works_from_the_form_of_each_host(scene: Scene) -> None:
+def test_each_command_works_from_each_hosts_form(scene: Scene) -> None:
     done = {command: scene.click(command, **form) for command, form in FORMS.items()}
     assert {
         command: (ran.code, ran.results["status"]) for command, ran in done.items()
     } == dict.fromkeys(FORMS, (0, "updated")), [ran.stderr for ran in done.values()]
     assert (scene.tag("web"), scene.tag("other")) == ("1.0.0", "1.0.0")
     log = git(scene.repo, "log", "--format=%B", "main")
-    assert log.count("by ann") == 3  # rollback, hold, and release name the person
+    assert log.count("by ann") == 3  # rollback, hold, and release name the person who started them
     assert len({ran.results["commit"] for ran in done.values()}) == len(FORMS)
 
 
@@ -160,7 +160,7 @@ def test_a_mistyped_tag_is_not_written_if_no_registry_responds(
 def test_typed_text_is_never_executed(scene: Scene) -> None:
     words = (
         HOSTILE.replace("{{=1+1}} ", "") if scene.host == "argo" else HOSTILE
-    )  # Argo computes this itself
+    )  # Argo evaluates such text itself
     done = scene.click("hold", names="web", reason=words)
     if "{{" in words:
         assert (done.code, "the pipeline did not replace {{=1+1}}" in done.results["message"]) == (
@@ -185,13 +185,13 @@ def test_typed_names_are_never_read_as_options(scene: Scene, names: str) -> None
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_field_for_another_command_is_refused(scene: Scene) -> None:
+def test_a_field_for_another_command_is_rejected(scene: Scene) -> None:
     ran = (
         scene.click("hold", names="web", reason="x", discard="true")
         if scene.host != "gitlab"
         else None
     )
-    if ran:  # GitLab's jobs pass only their own parameters
+    if ran:  # GitLab jobs pass only their own parameters
         assert (ran.code, "discard: not a parameter of hold" in ran.results["message"]) == (
             2,
             True,
@@ -200,7 +200,7 @@ def test_a_field_for_another_command_is_refused(scene: Scene) -> None:
 
 @pytest.mark.parametrize("field", ["reason", "by"])
 def test_a_secret_in_a_reason_is_not_committed(field: str) -> None:
-    """GitLab replaces `$NAME` in a person's input with the variable."""
+    """GitLab replaces `$NAME` in a person's input with the variable's value."""
     env = {
         "IMAGE_UPDATE_GIT_TOKEN": TOKEN,
         "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://git.example.com/",

@@ -1,6 +1,6 @@
-"""Our files meet the rules of Artifact Hub, Tekton's and GitLab's catalogs, GitHub's Marketplace.
+"""Our files meet the rules of Artifact Hub, the Tekton and GitLab catalogs, and GitHub Marketplace.
 
-Their own checkers are Go programs and web forms. `tests/data/catalogues.json` has their rules.
+Their own checkers are Go programs and web forms. `tests/data/catalogues.json` lists the rules.
 The checks by actionlint, zizmor, and check-jsonschema's schemas are in test_workflows.py.
 """
 
@@ -41,7 +41,7 @@ def of_kind(path: Path) -> str:
 
 @pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
 def test_artifact_hub_accepts_the_repository_file(path: Path) -> None:
-    """Its owner is whoever adds it. An owner in the file is an email address; we have none."""
+    """The owner is whoever adds the repository. An owner in the file is an email address; we have none."""
     (document,) = documents(path)
     assert problems("artifacthub-repo", document) == []
     assert set(document) <= {"ignore", "repositoryID"}
@@ -74,7 +74,7 @@ def test_artifact_hub_accepts_the_tekton_annotations(path: Path) -> None:
     ]
     assert needed == []
     assert {"changes", "links", "license", "category"} <= set(read)
-    # The support page is shown if a package has a link with that name.
+    # Artifact Hub shows the support page if a package contains a link with that name.
     assert "support" in [link["name"] for link in read["links"]]
 
 
@@ -84,7 +84,7 @@ def test_no_catalog_file_contains_an_email_address() -> None:
     assert [path for path in shipped if address.search(path.read_text(encoding="utf-8"))] == []
 
 
-# Tekton's catalog: what catlin requires
+# Tekton's catalog: the requirements of catlin
 
 
 @pytest.mark.parametrize("path", TEKTON, ids=of_kind)
@@ -110,13 +110,13 @@ def test_the_tekton_catalog_accepts_each_manifest(path: Path) -> None:
         assert f"\n## {heading}\n" in readme
 
 
-# GitHub's Marketplace
+# GitHub Marketplace
 
 
 def test_the_github_marketplace_accepts_the_action() -> None:
     (action,) = documents(ROOT / "action.yml")
     assert faults("github-marketplace", action) == []
-    assert problems("github-action", action) == []  # the Marketplace's icons and colors
+    assert problems("github-action", action) == []  # the icons and colors that the Marketplace supports
     assert not (ROOT / "action.yaml").exists()
     assert (ROOT / "README.md").exists()
 

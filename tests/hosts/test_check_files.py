@@ -1,6 +1,6 @@
-"""The ready-made files for a required check: each event of each host, from request to exit code.
+"""The ready-made files for a required check: each event on each host, from request to exit code.
 
-The checkouts are like those of the hosts: one commit, without a branch, and without the base.
+The checkouts are like those on the hosts: a single commit, without a branch or the base.
 """
 
 import json
@@ -28,7 +28,7 @@ GITLAB_FILE = ROOT / "examples/gitlab/check.yml"
 
 
 def github(scene: Scene, event: Mapping[str, Any], sha: str, name: str) -> Ran:
-    """Run the step of the workflow on an event."""
+    """Run the workflow's step for an event."""
     (workflow,) = documents(GITHUB_FILE)
     assert name in workflow[True]
     (step,) = (one for one in maps(workflow) if "argocd-image-update/" in one.get("uses", ""))
@@ -54,7 +54,7 @@ def pull_request(scene: Scene, head: str, base: str = "main") -> Ran:
 
 
 def merge_group(scene: Scene, head: str, base: str = "main") -> Ran:
-    """Run on a commit of the queue, on top of earlier changes and on no visible branch."""
+    """Run on a merge queue commit, which is on top of earlier changes and on no visible branch."""
     group = {
         "base_sha": git(scene.repo, "rev-parse", base),
         "base_ref": "refs/heads/main",
@@ -110,7 +110,7 @@ def merge_train(scene: Scene, head: str, base: str = "main") -> Ran:
 
 
 def gitea(scene: Scene, head: str) -> Ran:
-    """Run like Gitea's runner: GitHub's variables, with the head's commit as SHA."""
+    """Run like Gitea's runner, with GitHub's variables, and the head commit as the SHA."""
     (workflow,) = documents(GITEA_FILE)
     (step,) = (one for one in maps(workflow) if "docker://" in one.get("uses", ""))
     root = scene.checkout("/github/workspace", head)
@@ -139,7 +139,7 @@ FEW = ("github", "gitlab")
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setenv("IMAGE_UPDATE_ALLOW_PROTOCOL", "file")  # for the whole pipeline
+    monkeypatch.setenv("IMAGE_UPDATE_ALLOW_PROTOCOL", "file")  # set for the whole pipeline
     monkeypatch.setenv("IMAGE_UPDATE_REGISTRY_CHECK", "never")
     return Scene(tmp_path)
 
@@ -192,7 +192,7 @@ def test_a_hold_added_to_the_base_later_fails_the_check(scene: Scene, host: str)
 def test_a_hold_in_an_earlier_queued_change_fails_the_check(
     scene: Scene, host: str, queue: Callable[[Scene, str, str], Ran]
 ) -> None:
-    """An earlier request in the queue holds the image. It is not merged yet."""
+    """An earlier request in the queue holds the image, but is not merged yet."""
     git(scene.repo, "branch", "queued", "main")
     commit(scene.repo, {STATE: HELD}, "queued")
     head = scene.change(AGREED, start="queued")
@@ -203,7 +203,7 @@ def test_a_hold_in_an_earlier_queued_change_fails_the_check(
     ).code == 0
 
 
-def test_a_merge_queue_of_another_branch_is_checked_for_that_branch(scene: Scene) -> None:
+def test_a_merge_queue_for_another_branch_is_checked_against_that_branch(scene: Scene) -> None:
     git(scene.repo, "branch", "release", "main")
     app = application("web", scene.url, image_list="web=ghcr.io/acme/web:^1")
     app["spec"]["source"]["targetRevision"] = "release"
@@ -227,7 +227,7 @@ def test_a_merge_queue_of_another_branch_is_checked_for_that_branch(scene: Scene
 )
 def test_the_check_writes_nothing_to_the_repository(scene: Scene, host: str, version: str) -> None:
     head = scene.change(version)
-    HOSTS[host](scene, head)  # here, the host makes its own merge commit
+    HOSTS[host](scene, head)  # here, the host creates its own merge commit
     before = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
     HOSTS[host](scene, head)
     after = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
@@ -244,7 +244,7 @@ def test_a_change_without_tracked_versions_passes_the_check(scene: Scene, host: 
 
 
 def tekton(scene: Scene, head: str) -> Ran:
-    """Run on a host without its own variables: base and head are parameters, without a checkout."""
+    """Run on a host without its own variables: base and head are parameters, and there is no checkout."""
     given = {
         "command": "check",
         "base": "main",
@@ -281,7 +281,7 @@ def test_tekton_and_argo_pipelines_name_both_commits_explicitly(
 def test_the_job_token_fetches_commits_missing_from_the_checkout(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The repository is private, and the checkout did not keep its login."""
+    """The repository is private, and the checkout did not keep its credentials."""
     served = certificate(tmp_path)
     monkeypatch.setenv("IMAGE_UPDATE_CA_FILE", str(served[0]))
     with git_server(tmp_path, served) as server:
@@ -295,7 +295,7 @@ def test_the_job_token_fetches_commits_missing_from_the_checkout(
         assert "a-token" not in re.sub("::add-mask::.*", "", ran.stdout + ran.stderr)
 
 
-def test_a_job_for_a_push_fails_without_a_base(scene: Scene) -> None:
+def test_a_push_job_fails_without_a_base(scene: Scene) -> None:
     head = scene.change(EXCLUDED)
     ran = github(scene, {"ref": "refs/heads/change"}, head, "pull_request")
     assert (ran.code, ran.results["status"]) == (2, "failed")
@@ -305,7 +305,7 @@ def test_a_job_for_a_push_fails_without_a_base(scene: Scene) -> None:
 def test_a_pull_request_from_a_fork_fails_if_a_secret_is_missing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The registry needs a login that a fork's request does not get, or is unreachable for it."""
+    """The registry needs credentials that a fork's request does not receive, or is unreachable from it."""
     monkeypatch.setenv("IMAGE_UPDATE_REGISTRY_CHECK", "always")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     ran = pull_request(scene, scene.change(AGREED))

@@ -1,7 +1,7 @@
-"""The guide for systems that run `docker`: its scripts run with the image that is built here.
+"""The guide for systems that run `docker`: its scripts work with the image that is built here.
 
 The systems themselves are not used. Their documentation (November 2026) describes which shell runs
-a script, what becomes a variable of a later step, and what its exit code means.
+a script, what becomes a variable in a later step, and what the script's exit code means.
 """
 
 import os
@@ -33,7 +33,7 @@ FILES = {"apps/web/kustomization.yaml": "images:\n- name: ghcr.io/acme/web\n  ne
 
 
 class System(NamedTuple):
-    """A CI system: the script of its first step, and the output of its second step."""
+    """A CI system: the script of its first step, and the values that its second step reads."""
 
     script: str
     shell: tuple[str, ...]
@@ -41,7 +41,7 @@ class System(NamedTuple):
     later: Callable[
         [Path, str], tuple[str, Mapping[str, str]]
     ]  # (folder, stdout) → the next step's script and variables
-    run: str  # the link to the run in the commit
+    run: str  # the link to the CI run that the commit contains
 
 
 def shown(heading: str) -> str:
@@ -57,7 +57,7 @@ def jenkins() -> System:
     files = dict(re.findall(r"env\.(\w+) = readFile '([^']+)'", groovy))
     (last,) = re.findall(r"steps \{ sh '([^']+)' \}", groovy)
     return System(
-        script.replace("\\\n", ""),  # as Groovy reads it
+        script.replace("\\\n", ""),  # as parsed by Groovy
         ("sh", "-xec"),
         {
             "IMAGE": image.replace("${env.TAG_NAME}", "1.1.0"),
@@ -156,7 +156,7 @@ EACH = pytest.mark.parametrize("name", SYSTEMS)
 
 
 class Step(NamedTuple):
-    """How a step ended."""
+    """The outcome of a step."""
 
     code: int
     stdout: str
@@ -166,7 +166,7 @@ class Step(NamedTuple):
 def step(
     system: System, folder: Path, docker: str, server: str = SERVER, image: str = IMAGE
 ) -> Step:
-    """Run the first step of a pipeline with this shell script as `docker`."""
+    """Run a pipeline's first step with this shell script in place of `docker`."""
     (folder / "bin").mkdir()
     (folder / "bin/docker").write_text(f"#!/bin/sh\n{docker}\n", encoding="utf-8")
     (folder / "bin/docker").chmod(0o755)
@@ -188,7 +188,7 @@ def step(
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a Git server that requires the token. Its repository includes the Application."""
+    """Yield a Git server that requires the token. Its repository contains the Application."""
     (tmp_path / "served").mkdir()
     with git_server(tmp_path / "served") as serving:
         serving.logins = {"x-access-token": TOKEN}
@@ -203,7 +203,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 @real
 @EACH
-def test_each_script_of_the_guide_makes_an_update(
+def test_each_script_in_the_guide_makes_an_update(
     runtime: str, server: tuple[str, Path], tmp_path: Path, name: str
 ) -> None:
     system, (url, repo) = SYSTEMS[name](), server
@@ -230,7 +230,7 @@ def test_each_script_of_the_guide_makes_an_update(
 
 
 @EACH
-def test_the_script_exits_with_the_code_of_the_run(tmp_path: Path, name: str) -> None:
+def test_the_script_exits_with_the_runs_exit_code(tmp_path: Path, name: str) -> None:
     docker = "printf false > results/updated; : > results/commit; exit 75"
     assert step(SYSTEMS[name](), tmp_path, docker).code == 75
 

@@ -1,4 +1,4 @@
-"""The hosts' guides: their copied YAML uses only known parameters and results, and it runs."""
+"""The host guides: their YAML uses only known parameters and results, and works when copied."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def shown(page: Path) -> Iterator[Any]:
 
 
 class Use(NamedTuple):
-    """A place where a page uses our files."""
+    """A place on a page that uses one of our files."""
 
     host: str
     page: str
@@ -105,7 +105,7 @@ def test_pages_read_only_existing_results() -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[GitServer]:
-    """Yield a Git server with the repositories in the guides. Each includes its Application."""
+    """Yield a Git server with the repositories in the guides. Each contains its Application."""
     folder = tmp_path / "served"
     with git_server(folder) as serving:
         for name, apps in (
@@ -131,7 +131,7 @@ def landed(server: GitServer, name: str) -> bool:
 
 
 def filled(value: Any, words: Mapping[str, str]) -> Any:
-    """Return part of a page with its references replaced, as on the host."""
+    """Return part of a page with its references replaced as on the host."""
     if isinstance(value, Mapping):
         return {key: filled(one, words) for key, one in value.items()}
     if isinstance(value, list):
@@ -191,7 +191,7 @@ def test_the_argo_workflows_guide_updates_the_application(
 
 
 def test_argo_workflows_keeps_a_report_only_on_request(tmp_path: Path) -> None:
-    """This applies to every outcome: a default installation cannot store the artifact."""
+    """This applies to every outcome, because a default installation cannot store the artifact."""
     wanted, plain = (
         runners.argo({"image": "x:1", "report": text}, template="update")
         for text in ("true", "false")
@@ -199,7 +199,7 @@ def test_argo_workflows_keeps_a_report_only_on_request(tmp_path: Path) -> None:
     kept = [
         as_process(step, tmp_path / name) for step, name in ((wanted, "wanted"), (plain, "plain"))
     ]
-    assert [one.code for one in kept] == [2, 2]  # there is no source of Applications
+    assert [one.code for one in kept] == [2, 2]  # no source of Applications is specified
     assert (tmp_path / "wanted/out/report.json").exists()
     assert not (tmp_path / "plain/out/report.json").exists()
 
@@ -218,7 +218,7 @@ def test_the_github_actions_guide_updates_the_application(
     (update,) = (one for one in maps(page) if one.get("id") == "update")
     host = {
         "GITHUB_SERVER_URL": server.url.rstrip("/")
-    }  # the token is for this server, as no other is named
+    }  # the token is for this server, because no other server is named
     done = ran(runners.github(filled(update["with"], words), Volume(), host), tmp_path)
     assert landed(server, "acme/gitops")
     summary = (tmp_path / "root/github/file_commands/step_summary_1").read_text()

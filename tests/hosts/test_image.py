@@ -1,4 +1,4 @@
-"""The image built from the Dockerfile: its content, and its behavior as a container's process 1."""
+"""The image built from the Dockerfile: its contents, and its behavior as process 1 in a container."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from scripts import containers
 from task import __version__
 from task.ci.publish import NAMES
 
-# What can be checked without the image
+# Checks that do not need the image
 
 
 def test_hadolint_finds_no_problems_in_the_dockerfile() -> None:
@@ -44,8 +44,8 @@ def test_the_base_image_is_pinned_and_replaceable() -> None:
     assert f"ARG VERSION={__version__}\n" in text
 
 
-def test_renovate_updates_the_digest_of_the_base_image() -> None:
-    """Renovate reads the default of an ARG in a FROM. Dependabot does not: it updates actions."""
+def test_renovate_updates_the_base_images_digest() -> None:
+    """Renovate reads the default of an ARG used in FROM. Dependabot does not, and only updates actions."""
     renovate = json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
     assert renovate["enabledManagers"] == ["dockerfile"]
     assert renovate["dockerfile"]["pinDigests"] is True
@@ -57,7 +57,7 @@ def test_renovate_updates_the_digest_of_the_base_image() -> None:
 
 
 def shell(image: str, script: str, *options: str) -> str:
-    """Return a script's output in the container, for a user without a name and a read-only root."""
+    """Return a script's output in a container with a read-only root, run by a user without a name."""
     nobody = (*STRANGER, "--entrypoint=/bin/sh")
     return said(*containers.run(image, *nobody, *options, command=("-c", script)))
 
@@ -100,7 +100,7 @@ def test_the_image_has_the_standard_labels(runtime: str) -> None:
 
 
 @real
-def test_the_image_contains_the_programs_that_a_run_may_start(runtime: str) -> None:
+def test_the_image_contains_every_program_that_a_run_may_start(runtime: str) -> None:
     shell(
         runtime, "for one in git ssh ssh-keygen gpg gpg-agent; do command -v $one || exit 1; done"
     )
@@ -118,7 +118,7 @@ def test_the_image_is_only_slightly_larger_than_its_base(runtime: str) -> None:
     )
     assert found.startswith(
         "git-remote-http\ngit-remote-https\nPackage: git\nVersion: "
-    )  # scanners read the second file
+    )  # vulnerability scanners read the second file
 
 
 @real
@@ -151,17 +151,17 @@ def test_a_user_without_a_name_can_write_to_the_home_folder(runtime: str) -> Non
 
 @real
 @pytest.mark.parametrize("user", ["65532:0", f"{OPENSHIFT}:0"])
-def test_the_container_stops_at_once_on_a_signal(runtime: str, tmp_path: Path, user: str) -> None:
+def test_the_container_stops_immediately_on_a_signal(runtime: str, tmp_path: Path, user: str) -> None:
     with socket.create_server(
         ("127.0.0.1", 0)
-    ) as server:  # accepts the connection, and sends nothing
+    ) as server:  # the server accepts the connection, but sends nothing
         stalled = f"https://127.0.0.1:{server.getsockname()[1]}/repo.git"
         apps = json.dumps({"kind": "List", "items": [application("web", stalled)]})
         given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
         step = runners.tekton(given, {"source": Volume({APPLICATIONS: apps})})
         code = stopped(step, tmp_path, runtime, user, server)
     told = step.results(tmp_path)
-    assert code == 143  # before the server sent anything
+    assert code == 143  # before the server sends anything
     assert set(told) == set(NAMES)
     assert (told["status"], told["updated"]) == ("failed", "false")
 

@@ -1,4 +1,4 @@
-"""Real updates by the image over ssh and https, under each host's rules, against real servers."""
+"""Real updates with the image over ssh and https, under each host's rules, against real servers."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def applications(scene: Scene, way: str) -> Volume:
 
 
 def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step:
-    """Return a step with Secrets as workspaces. `group` is the pod's fsGroup."""
+    """Return a Tekton step with Secrets as workspaces. `group` is the pod's fsGroup."""
     secret = Volume(secret=True, mode=mode, read_only=True)
     bound = {"source": applications(scene, way)}
     if way == "ssh":
@@ -75,7 +75,7 @@ def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step
 
 
 def tekton_home(scene: Scene, way: str) -> Step:
-    """Return a step with credentials that Tekton put into the home, not into a workspace."""
+    """Return a step whose credentials Tekton put into the home folder, not into a workspace."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     step = runners.tekton(given, {"source": applications(scene, way)})
     files = {f".ssh/{name}": text for name, text in scene.ssh_secret().items()}
@@ -127,7 +127,7 @@ def github(scene: Scene, way: str) -> Step:
 
 
 def gitlab(scene: Scene, way: str) -> Step:
-    """Return a step with secrets in project variables, and a CA bundle in a file variable."""
+    """Return a GitLab step with secrets in project variables, and a CA bundle in a file variable."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     files = {**applications(scene, way).files, "ca.pem": scene.web.ca.read_text()}
     if way == "ssh":
@@ -143,7 +143,7 @@ def gitlab(scene: Scene, way: str) -> Step:
 
 
 def tekton_secret(scene: Scene, way: str) -> Step:
-    """Return a step with variables from a Secret, and without a workspace for credentials."""
+    """Return a step with variables from a Secret, and no workspace for credentials."""
     spec = runners.manifest(runners.TASK)["spec"]
     (name,) = (one["default"] for one in spec["params"] if one["name"] == "secret")
     given: dict[str, Any] = {
@@ -162,12 +162,12 @@ def tekton_secret(scene: Scene, way: str) -> Step:
 
 
 class Rules(NamedTuple):
-    """How a host starts the image, and the user that it runs as."""
+    """How a host starts the image, and as which user."""
 
     start: Callable[[Scene, str], Step]
     options: tuple[str, ...] = (
         "--passwd=false",
-    )  # Kubernetes and Docker add no entry for an unknown user
+    )  # Kubernetes and Docker add no passwd entry for an unknown user
 
 
 HOSTS: Mapping[str, Rules] = {
@@ -186,7 +186,7 @@ HOSTS: Mapping[str, Rules] = {
 
 
 def made_for(step: Step) -> str:
-    """Return the stage of the Dockerfile that is published under the name in the manifest."""
+    """Return the Dockerfile stage that is published under the image name in the manifest."""
     return "action" if step.image.endswith("-action") else "runtime"
 
 
@@ -212,7 +212,7 @@ def test_the_image_makes_an_update_over_ssh_and_https_on_each_host(
 
 
 @real
-def test_files_for_github_keep_the_owner_of_the_runner(
+def test_files_for_github_are_still_owned_by_the_runner(
     built: Callable[[str], str], scene: Scene, tmp_path: Path
 ) -> None:
     """The runner reads and removes these files as another user."""
@@ -257,5 +257,5 @@ def signing_key(folder: Path, form: str, scene: Scene) -> str:
     try:
         said(*gpg, "--quick-generate-key", "Tests <tests@example.com>", "ed25519", "sign", "never")
         return said(*gpg, "--armor", "--export-secret-keys")
-    finally:  # stop the agent that gpg started
+    finally:  # stop the agent started by gpg
         said("gpgconf", "--homedir", str(home), "--kill", "all")

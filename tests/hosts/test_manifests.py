@@ -23,8 +23,8 @@ from task.option import PARAMETER_PREFIX
 
 TASK, STEP_ACTION, TEMPLATE, ACTION = table.TASK, table.STEP_ACTION, table.TEMPLATE, table.ACTION
 MANIFESTS = {"tekton": TASK, "stepaction": STEP_ACTION, "argo": TEMPLATE, "github": ACTION}
-GIVEN = table.secrets()  # other variables with secrets belong to CI systems
-# What a host adds to the table.
+GIVEN = table.secrets()  # other secret variables belong to CI systems
+# Parameters that a host has in addition to the table.
 OWN = {
     "tekton": {"secret", "user-home"},
     "stepaction": {
@@ -39,7 +39,7 @@ REFERENCE = {
     "argo": re.compile(r"\{\{=?inputs\.parameters\.([\w-]+)[^}]*\}\}"),
     "github": re.compile(r"\$\{\{ inputs\.(\S+) \}\}"),
 }
-# Tekton Chains reads these as "this run built that image".
+# Tekton Chains interprets these results as "this run built that image".
 SIGNED = re.compile(
     r"(IMAGE_URL|IMAGE_DIGEST|ARTIFACT_URI|ARTIFACT_DIGEST|ARTIFACT_OUTPUTS)$|^IMAGES$|^CHAINS-GIT_"
 )
@@ -56,7 +56,7 @@ def leaf() -> Any:
 
 
 def parameters(host: str) -> dict[str, str | None]:
-    """Return declared parameters and their defaults, which are `None` for required ones."""
+    """Return declared parameters and their defaults. For required parameters, the default is `None`."""
     if host in ("tekton", "stepaction"):
         return {one["name"]: one.get("default") for one in load(MANIFESTS[host])["spec"]["params"]}
     if host == "argo":
@@ -65,7 +65,7 @@ def parameters(host: str) -> dict[str, str | None]:
 
 
 def declared(path: Path) -> dict[str, Any]:
-    """Return all fields of a form, by name."""
+    """Return all fields in a form, keyed by name."""
     document = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     spec = document.get("spec", document)
     if "templates" in spec:
@@ -127,7 +127,7 @@ def test_each_manifest_is_generated_from_the_table(path: Path, text: str) -> Non
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_the_parameters_and_defaults_of_a_form_match_the_table(host: str) -> None:
-    """The options of a command come from Typer, and those in the table from the records."""
+    """A command's options come from Typer, and the table's options from the records."""
     words = table.HOSTS[MANIFESTS[host]]
     own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
     assert own == {one.name: one.default for one in table.of_host(words)}
@@ -144,7 +144,7 @@ def test_a_form_is_small_enough_for_dashboards(path: Path) -> None:
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
 def test_descriptions_refer_to_parameters_and_options_correctly(path: Path) -> None:
-    """An option that is not a parameter is written --name, and passed in the parameter options."""
+    """An option that is not a parameter is written as --name, and passed in the `options` parameter."""
     for name, one in declared(path).items():
         named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
         assert not [flag for flag, _ in named if flag in table.FORM]
@@ -172,12 +172,12 @@ def test_common_parameters_have_the_same_names_on_every_host(path: Path) -> None
     assert said.startswith(
         "Where to read Applications from: cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
     )
-    assert "stdin" not in said  # no host gives a step any stdin
+    assert "stdin" not in said  # no host provides stdin to a step
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_parameter_has_its_own_variable(host: str) -> None:
-    """Variables of a whole pipeline have other names, so they are never mistaken for parameters."""
+    """Pipeline-wide variables have different names, so they are never mistaken for parameters."""
     found = {
         name: value
         for name, value in environment(host).items()
@@ -185,7 +185,7 @@ def test_every_parameter_has_its_own_variable(host: str) -> None:
     }
     own = {*OWN[host], "command"}
     if host in ("tekton", "stepaction"):
-        own.add("options")  # an array, which is passed as arguments
+        own.add("options")  # an array that is passed as arguments
     variables = {
         PARAMETER_PREFIX + name.upper().replace("-", "_"): name
         for name in parameters(host)
@@ -220,7 +220,7 @@ def test_each_manifest_uses_the_image_of_this_version(host: str) -> None:
         r"ghcr\.io/argocd-image-update/image-update:\S+",
         MANIFESTS[host].read_text(encoding="utf-8"),
     )
-    made_for = "-action" if host == "github" else ""  # a container action runs as root
+    made_for = "-action" if host == "github" else ""  # container actions run as root
     assert images == [f"ghcr.io/argocd-image-update/image-update:v{__version__}{made_for}"]
 
 
@@ -261,7 +261,7 @@ def test_github_accepts_every_secret_as_an_input() -> None:
 
 
 def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
-    """Return the pod as completed by the host, whose root containers have this security context.
+    """Return the pod as completed by the host, with this security context on containers that run as root.
 
     Compared with Argo Workflows 4.1 (`newExecContainer`: `executor.securityContext` of the controller's ConfigMap) and
     Tekton Pipelines 1.15 (`set-security-context`).
@@ -301,7 +301,7 @@ def refused_by_the_kubelet(pod: Any) -> list[str]:
 
 
 def refused_by_restricted(pod: Any) -> list[str]:
-    """Return the containers that break the Pod Security Standard `restricted`."""
+    """Return the containers that violate the Pod Security Standard `restricted`."""
     wanted = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -319,7 +319,7 @@ def test_a_pod_starts_on_a_default_installation_without_privileges(host: str) ->
     assert effective(completed)["main"]["readOnlyRootFilesystem"] is True
 
 
-def test_an_argo_pod_meets_the_restricted_policy_with_the_settings_of_the_guide() -> None:
+def test_an_argo_pod_meets_the_restricted_policy_with_the_settings_in_the_guide() -> None:
     guide = (ROOT / "docs/how-to/argo-workflows.md").read_text(encoding="utf-8")
     (shown,) = re.findall(
         r"^```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)^```", guide, re.MULTILINE | re.DOTALL
@@ -361,13 +361,13 @@ def test_argo_retries_temporary_failures() -> None:
 
 
 def test_locks_and_timeouts_are_left_to_the_caller() -> None:
-    """A lock would be held during `--wait`. A limit might be shorter than a `wait-timeout`."""
+    """A lock would be held during `--wait`. A time limit might be shorter than `wait-timeout`."""
     assert not leaf().keys() & {"synchronization", "activeDeadlineSeconds", "timeout"}
     assert "timeout" not in load(TASK)["spec"]["steps"][0]
 
 
 def test_argo_declares_the_report_artifact_as_optional() -> None:
-    """Argo fails a step if it cannot store its artifact, and by default, it has no repository."""
+    """Argo fails a step if it cannot store the artifact. By default, Argo has no artifact repository."""
     assert parameters("argo")["report"] == "false"
     (artifact,) = leaf()["outputs"]["artifacts"]
     assert artifact["optional"] is True
@@ -384,7 +384,7 @@ def test_the_argo_template_needs_no_fields_that_templateref_drops() -> None:
     assert {one["name"] for one in spec["arguments"]["parameters"]} <= set(parameters("argo"))
 
 
-def test_the_tekton_task_has_the_name_of_its_file() -> None:
+def test_the_tekton_task_is_named_after_its_file() -> None:
     metadata = load(TASK)["metadata"]
     assert metadata["name"] == TASK.stem == TASK.parent.name
     assert metadata["labels"]["app.kubernetes.io/version"] == __version__
@@ -411,14 +411,14 @@ def test_tekton_workspaces_are_declared_and_used() -> None:
     assert names == {one["name"] for one in spec["workspaces"] if one["optional"]}
 
 
-def test_the_stepaction_differs_from_the_task_only_in_its_folders() -> None:
+def test_the_stepaction_and_the_task_differ_only_in_their_folders() -> None:
     task, action = load(TASK)["spec"], load(STEP_ACTION)["spec"]
     assert (action["description"], action["results"]) == (task["description"], task["results"])
     assert action["securityContext"] == task["stepTemplate"]["securityContext"]
     assert load(STEP_ACTION)["metadata"] == load(TASK)["metadata"]
     folders = {f"{one['name'].removesuffix('-directory')}-directory" for one in task["workspaces"]}
     assert folders - {"report-directory"} <= set(parameters("stepaction"))
-    # Only the path of each result is known, and the folder is next to it.
+    # Only the path of each result is known, so the folder is derived from that path.
     assert environment("stepaction")["IMAGE_UPDATE_RESULTS_DIR"] == "$(step.results.status.path)/.."
     names = [name.lower() for name in parameters("stepaction")]
     assert len(set(names)) == len(names)
@@ -428,5 +428,5 @@ def test_the_stepaction_differs_from_the_task_only_in_its_folders() -> None:
     }  # fmt: skip
 
 
-def test_the_cluster_template_differs_only_in_its_kind() -> None:
+def test_the_cluster_template_differs_from_the_template_only_in_its_kind() -> None:
     assert load(table.CLUSTER_TEMPLATE) == {**load(TEMPLATE), "kind": "ClusterWorkflowTemplate"}

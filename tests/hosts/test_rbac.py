@@ -1,4 +1,4 @@
-"""The shipped RBAC manifests grant what the step needs: no request is denied, no grant unused."""
+"""The shipped RBAC manifests grant exactly what the step needs: nothing is denied, nothing unused."""
 
 import copy
 import re
@@ -76,7 +76,7 @@ def account(api: KubernetesApi) -> Kubernetes:
 
 
 def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
-    """Do everything that the step does with a cluster."""
+    """Make every request that the step may make to a cluster."""
     kubernetes, done = account(api), []
     for found in ClusterManifests(
         kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)
@@ -194,7 +194,7 @@ def test_the_kustomize_base_can_be_used_in_other_namespaces_as_the_guide_shows(
 
 
 def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield each verb on each resource, and the manifests without it."""
+    """Yield each verb on each resource, and the manifests without that grant."""
     for at, document in enumerate(rules):
         for index, rule in enumerate(document.get("rules", ())):
             for verb in rule["verbs"]:
@@ -221,7 +221,7 @@ def test_every_grant_is_needed(
     api: KubernetesApi, host: str, name: str, work: Callable[[KubernetesApi], object]
 ) -> None:
     for grant, less in grants(manifests(host, name)):
-        if "workflowtaskresults" in grant:  # Argo Workflows' own executor needs it
+        if "workflowtaskresults" in grant:  # the Argo Workflows executor needs this grant
             continue
         api.rules = less
         api.asked.clear()

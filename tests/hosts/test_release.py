@@ -1,4 +1,4 @@
-"""A release needs only a tag: its notes, its jobs and their permissions, and the wheel."""
+"""A release requires only a tag: the release notes, the jobs and their permissions, and the wheel."""
 
 import re
 import shutil
@@ -68,7 +68,7 @@ def test_the_security_policy_refers_to_the_release_notes() -> None:
 
 
 @pytest.mark.parametrize("job", ["image", "publish"])
-def test_jobs_that_attest_have_the_needed_permissions(job: str) -> None:
+def test_jobs_that_create_attestations_have_the_required_permissions(job: str) -> None:
     assert steps(job, "actions/attest@")
     rights = RELEASE["jobs"][job]["permissions"]
     for right in ("id-token", "attestations", "artifact-metadata"):
@@ -93,7 +93,7 @@ def test_a_release_is_announced_only_after_everything_is_published() -> None:
 
 def test_vulnerabilities_and_real_servers_are_tested_every_night() -> None:
     (nightly,) = documents(WORKFLOWS / "nightly.yml")
-    assert nightly[True]["schedule"]  # YAML 1.1 reads `on` as true
+    assert nightly[True]["schedule"]  # YAML 1.1 parses `on` as true
     runs = " ".join(one.get("run", "") for job in nightly["jobs"].values() for one in job["steps"])
     assert "make test-real" in runs
     assert "pip-audit" in runs
@@ -124,7 +124,7 @@ def test_the_wheel_contains_every_file_that_a_run_reads(tmp_path: Path) -> None:
     assert isinstance(page, str)
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page)
     assert pictures
-    assert all(one.startswith("https://") for one in pictures)  # PyPI cannot show our files
+    assert all(one.startswith("https://") for one in pictures)  # PyPI cannot resolve relative links
     shown = subprocess.run(
         [sys.executable, "-P", "-m", "task", "demo"],
         cwd=tmp_path,

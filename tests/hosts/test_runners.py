@@ -1,4 +1,4 @@
-"""Whole runs with the shipped manifests on each host: parameters arrive, results are written."""
+"""Complete runs with the shipped manifests on each host: parameters arrive, results are written."""
 
 import json
 import re
@@ -63,7 +63,7 @@ HOSTS: dict[str, Start] = {
     "github": github,
     "gitlab": gitlab,
 }
-# Parameters for the host itself: the place in a pipeline.
+# Parameters for the host itself, which place the job in a pipeline.
 ASIDE = {"gitlab": {"job-name", "stage"}}
 ALL = pytest.mark.parametrize("host", HOSTS)
 FEW = pytest.mark.parametrize(
@@ -82,7 +82,7 @@ BAD = at(live(), "OutOfSync", "Healthy", operation=operated("Failed", message="n
 
 
 def secrets(given: Mapping[str, str]) -> runners.Secrets:
-    """Return a namespace with every Secret that a parameter names, with every requested key."""
+    """Return a namespace that contains every Secret named by a parameter, with every requested key."""
     asked = "".join(path.read_text() for path in (TASK, TEMPLATE))
     keys = dict.fromkeys(re.findall(r"\bkey: ([\w.-]+)", asked), "text")
     return {
@@ -113,7 +113,7 @@ def declared(host: str) -> dict[str, Any]:
 
 
 def results(host: str) -> set[str]:
-    """Return the names of the results that the manifest declares."""
+    """Return the names of the results declared by the manifest."""
     if host == "argo":
         return {one["name"] for one in leaf()["outputs"]["parameters"]}
     if host == "gitlab":
@@ -128,7 +128,7 @@ def path_of(host: str) -> Path:
 
 
 def in_the_form(host: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a form. Options without a parameter are in `options`."""
+    """Return the form's fields. Options without a parameter are collected in `options`."""
     known = declared(host)
     moved = {name_of(one) for one in all_options()} - {*table.FORM, *known}
     flags = {name_of(one) for one in all_options() if getattr(one, "is_flag", False)}
@@ -145,7 +145,7 @@ def in_the_form(host: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 class Scene:
-    """A repository with one Application, and a host that runs an update of it."""
+    """A repository with one Application, and a host that runs an update of that Application."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self.folder, self.host, self.count = folder, host, 0
@@ -176,7 +176,7 @@ def scene(tmp_path: Path, host: str) -> Scene:
 
 
 def complete(scene: Scene, ran: Ran) -> Mapping[str, str]:
-    """Return the results after checking everything that holds for every exit code."""
+    """Return the results after checking everything that must hold for any exit code."""
     assert set(ran.results) == results(scene.host), ran.stderr
     assert sum(len(name) + len(value.encode()) for name, value in ran.results.items()) < 2048
     assert isinstance(json.loads(ran.results["applications"]), list)
@@ -254,7 +254,7 @@ def another(host: str, name: str) -> Any:
 
 
 def started(host: str, given: Mapping[str, str]) -> Step:
-    """Return the step that the host starts, without its reader of results, as functions differ."""
+    """Return the step that the host starts, without the results function, which never compares equal."""
     return replace(HOSTS[host](given, ""), results=nothing)
 
 
@@ -282,7 +282,7 @@ def test_a_plan_writes_nothing_to_the_repository(scene: Scene) -> None:
 
 @FEW
 def test_rollback_hold_and_release_each_make_one_commit_with_literal_text(scene: Scene) -> None:
-    """Their texts are literal, whatever a shell or a command line would make of them."""
+    """The texts stay literal, whatever a shell or a command line would make of them."""
     words = "--no-hold; $(touch x) `id` 'a' \"b\""
     for tag in ("1.1.0", "1.2.0"):
         assert scene.run(image=f"{WEB}:{tag}").results["status"] == "updated"
@@ -349,7 +349,7 @@ def test_a_promotion_updates_the_target_application(tmp_path: Path, host: str) -
 def test_a_scan_updates_the_application(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # which turns off the registry in all tests
+    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # all tests use this variable to disable the registry
     with registry_api() as registry:
         registry.put("acme/web", "1.7.0", image())
         named = f"{registry.name}/acme/web"
@@ -370,7 +370,7 @@ def test_a_scan_updates_the_application(
 @pytest.mark.parametrize(
     ("state", "code", "message"), [(GOOD, 0, "rolled out: web"), (BAD, 6, "the sync failed")]
 )
-def test_a_wait_reports_the_outcome_of_the_rollout(
+def test_a_wait_reports_the_rollouts_outcome(
     tmp_path: Path, host: str, state: Any, code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARGOCD_AUTH_TOKEN", "good-token")
@@ -408,7 +408,7 @@ def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     said = git(scene.repo, "log", "-1", "--format=%s", "main").strip()
     assert said == "remember a failed version of web"  # nothing was rolled back
     told = complete(scene, scene.run(**back, failed=f"{WEB}:1.2.0"))
-    assert (told["status"], told["tag"]) == ("updated", "1.0.0")  # 1.1.0 failed as well
+    assert (told["status"], told["tag"]) == ("updated", "1.0.0")  # 1.1.0 had also failed
 
 
 @ALL
@@ -429,7 +429,7 @@ def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     ],
     ids=["image", "discard", "reason", "dry-run", "lint"],
 )
-def test_parameters_of_other_commands_are_rejected(
+def test_parameters_for_other_commands_are_rejected(
     scene: Scene, given: dict[str, str], message: str
 ) -> None:
     ran = scene.run(**given)
@@ -439,7 +439,7 @@ def test_parameters_of_other_commands_are_rejected(
 
 
 @ALL
-def test_variables_of_the_pipeline_are_never_rejected(
+def test_pipeline_variables_are_never_rejected(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (
@@ -459,14 +459,14 @@ def test_variables_of_the_pipeline_are_never_rejected(
 @ALL
 @pytest.mark.parametrize("value", ["$(touch x)", "`id`", "a'b\"c", "; exit 1", "%s", "a\nb"])
 def test_no_shell_interprets_the_values(host: str, value: str) -> None:
-    """A variable has the value as it was given, and the command line does not change."""
+    """A variable contains the value exactly as given, and the command line does not change."""
     plain, step = (started(host, {"image": "x:1", "reason": text}) for text in ("", value))
     assert list(step.command) == list(plain.command)
     assert value in step.env.values()
 
 
 @ALL
-def test_an_option_without_a_parameter_is_passed_as_one_word(scene: Scene) -> None:
+def test_an_option_without_a_parameter_is_passed_as_a_single_argument(scene: Scene) -> None:
     value = "Ticket=$(touch x) `id` 'a' \"b\"; --no-refresh"
     ran = scene.run(image=f"{WEB}:1.1.0", trailer=value, atomic="true")
     assert (ran.code, complete(scene, ran)["status"]) == (0, "updated"), ran.stderr
@@ -484,7 +484,7 @@ def test_an_option_without_a_parameter_is_passed_as_one_word(scene: Scene) -> No
     ],
 )
 def test_unknown_or_duplicate_options_are_rejected(scene: Scene, entry: str, message: str) -> None:
-    """The results are still written to the place where the host reads them."""
+    """The results are still written where the host reads them."""
     is_array = isinstance(declared(scene.host)["options"], list)
     options: Any = ["--allow-protocol=file", entry] if is_array else entry
     ran = as_process(HOSTS[scene.host]({"image": "x:1", "options": options}, "{}"), scene.folder)
@@ -497,7 +497,7 @@ def test_the_simulated_hosts_reject_invalid_parameters(host: str) -> None:
     with pytest.raises(Refused):
         HOSTS[host]({"image": "x:1", "no-such-parameter": "x"}, "")
     for name, default in declared(host).items():
-        if default is None and host != "github":  # whose runner passes an empty value
+        if default is None and host != "github":  # for a missing parameter, GitHub's runner passes an empty value
             with pytest.raises(Refused, match=name):
                 HOSTS[host]({}, "")
 
@@ -526,7 +526,7 @@ def test_the_argo_template_can_be_submitted_directly(tmp_path: Path) -> None:
 
 
 def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:
-    """The variables in a dotenv report override the inputs of every later job."""
+    """The variables in a dotenv report would override the inputs of every later job."""
     web, api = repository(tmp_path, "web"), repository(tmp_path, "api", name="api.git")
     apps = [
         application("web", f"file://{web}"),
@@ -549,7 +549,7 @@ def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) 
         "2.0.0",
         '["argocd/api"]',
     ), ran.stderr
-    # A local folder has no requests, but with pull-request, nothing is pushed to the base instead.
+    # A local folder has no pull requests, but with pull-request, nothing is pushed to the base either.
     third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
     refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
     assert (refused.code, git(web, "rev-list", "--count", "main")) == (3, "2"), refused.stderr
@@ -562,7 +562,7 @@ def test_missing_argo_results_default_to_a_failure() -> None:
     assert (defaults["status"], defaults["updated"]) == ("failed", "false")
 
 
-def test_github_gets_a_summary_table_and_annotations(tmp_path: Path) -> None:
+def test_github_receives_a_summary_table_and_annotations(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     apps = json.dumps({"kind": "List", "items": [application("web", f"file://{repo}")]})
     root = tmp_path / "root"

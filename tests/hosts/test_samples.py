@@ -1,4 +1,4 @@
-"""The samples: valid on their hosts, and consistent with the Task and template that they use."""
+"""The samples are valid on their hosts, and consistent with the Task and the template they use."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -51,11 +51,11 @@ def test_samples_exist_for_the_common_image_builders() -> None:
     assert [
         builder for builder in ("moby/buildkit", "buildah", "ko-build/ko") if builder not in text
     ] == []
-    assert "kaniko-project" not in text  # archived
+    assert "kaniko-project" not in text  # archived projects
 
 
 def seconds(text: str) -> int:
-    """Return the seconds of a duration as Kubernetes writes it."""
+    """Return the number of seconds in a duration in Kubernetes format."""
     return sum(
         int(number) * {"h": 3600, "m": 60, "s": 1}[unit]
         for number, unit in re.findall(r"(\d+)([hms])", text)
@@ -63,7 +63,7 @@ def seconds(text: str) -> int:
 
 
 def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Yield the time limits on our step in samples, READMEs, guides: place, parameters, limit."""
+    """Yield the time limits on our step in samples, READMEs, and guides as (place, parameters, limit)."""
     pages = [
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "tekton").rglob("*.md"),
@@ -88,7 +88,7 @@ def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
 
 
 def test_no_time_limit_is_shorter_than_the_longest_run() -> None:
-    """A killed step writes no results. Once, Tekton killed a wait after ten minutes."""
+    """A killed step writes no results. Tekton once killed a wait after ten minutes."""
     forms = {one["name"]: one.get("default") for one in TASK["spec"]["params"]}
     found = list(limits())
     assert found

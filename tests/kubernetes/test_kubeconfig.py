@@ -1,4 +1,4 @@
-"""Kubeconfig files as kubectl reads them, the pod's service account, exec plugins, and TLS."""
+"""Kubeconfig files as read by kubectl, the pod's service account, exec plugins, and TLS."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 class Keys(NamedTuple):
-    """A certificate authority, a server's certificate for a name, and a client's certificate."""
+    """A certificate authority, a server certificate for a name, and a client certificate."""
 
     folder: Path
 
@@ -107,7 +107,7 @@ def names(access: ClusterAccess) -> list[str]:
         kubernetes.close()
 
 
-def test_the_first_of_several_kubeconfig_files_wins(tmp_path: Path) -> None:
+def test_the_first_of_several_kubeconfig_files_takes_precedence(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.write_text(
         yaml.safe_dump({"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]})
@@ -181,7 +181,7 @@ def test_mistakes_are_reported_without_secrets(
 
 
 @pytest.mark.parametrize("text", ["{", "- a\n- b\n", "a: [\n", "text", "\x00"])
-def test_a_file_that_is_not_a_yaml_mapping_is_a_usage_error(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_yaml_mapping_causes_a_usage_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(UsageError, match=r"is not YAML|is not a mapping"):
         kubeconfig({"KUBECONFIG": str(tmp_path / "config")})
@@ -190,7 +190,7 @@ def test_a_file_that_is_not_a_yaml_mapping_is_a_usage_error(tmp_path: Path, text
 @pytest.mark.parametrize(
     "wrong", [{"clusters": "x"}, {"users": [3]}, {"contexts": [{"name": "main", "context": []}]}]
 )
-def test_a_kubeconfig_of_the_wrong_shape_is_a_usage_error(
+def test_a_kubeconfig_of_the_wrong_shape_causes_a_usage_error(
     tmp_path: Path, wrong: Mapping[str, Any]
 ) -> None:
     with pytest.raises(UsageError):
@@ -202,7 +202,7 @@ def test_an_empty_file_counts_as_missing(tmp_path: Path) -> None:
     assert kubeconfig({"KUBECONFIG": str(tmp_path / "config")}) is None
 
 
-def test_a_given_file_and_context_are_used(tmp_path: Path, api: KubernetesApi) -> None:
+def test_the_specified_file_and_context_are_used(tmp_path: Path, api: KubernetesApi) -> None:
     content = config(api.url, {"token": "admin-token"})
     content["contexts"].append(
         {"name": "other", "context": {"cluster": "main", "user": "main", "namespace": "n"}}
@@ -214,7 +214,7 @@ def test_a_given_file_and_context_are_used(tmp_path: Path, api: KubernetesApi) -
         cluster_access({}, str(tmp_path / "nothing"))
 
 
-def test_a_missing_cluster_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_missing_cluster_causes_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no cluster"):
         cluster_access({"HOME": str(tmp_path)}, service_account=str(tmp_path))
     with pytest.raises(UsageError, match="none of the files in KUBECONFIG exist"):
@@ -240,7 +240,7 @@ def pod(folder: Path, keys: Keys, port: str, host: str = "127.0.0.1") -> dict[st
     return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
-def test_the_service_account_of_the_pod_is_used(tmp_path: Path, keys: Keys) -> None:
+def test_the_pods_service_account_is_used(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys)) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         environ = pod(tmp_path / "sa", keys, api.url.rpartition(":")[2])
@@ -258,7 +258,7 @@ def test_the_api_address_in_a_pod_comes_from_its_variables(
     assert cluster_access(environ, service_account=str(tmp_path / "sa")).base == base
 
 
-def test_an_unknown_certificate_authority_is_refused_by_default(tmp_path: Path, keys: Keys) -> None:
+def test_an_unknown_certificate_authority_is_rejected_by_default(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys)) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         user = {"token": "admin-token"}
@@ -268,7 +268,7 @@ def test_an_unknown_certificate_authority_is_refused_by_default(tmp_path: Path, 
         assert names(cluster_access(write(tmp_path, config(api.url, user, insecure)))) == ["web"]
 
 
-def test_a_certificate_for_another_name_needs_a_tls_server_name(tmp_path: Path, keys: Keys) -> None:
+def test_a_certificate_for_another_name_requires_a_tls_server_name(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys, "named")) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         user, cluster = (
@@ -302,7 +302,7 @@ def test_copied_client_certificates_are_readable_only_by_this_user(
         assert list(tmp_path.glob("image-update-*")) == []
 
 
-def test_a_client_certificate_without_its_key_is_a_usage_error(tmp_path: Path, keys: Keys) -> None:
+def test_a_client_certificate_without_its_key_causes_a_usage_error(tmp_path: Path, keys: Keys) -> None:
     user = {"client-certificate-data": keys.data("client.pem")}
     with pytest.raises(UsageError, match="a client certificate without its key"):
         names(cluster_access(write(tmp_path, config("https://127.0.0.1:9", user))))
@@ -339,7 +339,7 @@ def test_an_exec_plugin_provides_a_token(tmp_path: Path, api: KubernetesApi, ver
     assert (tmp_path / "plugin.runs").read_text() == "run\n"
 
 
-def test_a_plugin_found_on_the_path_gets_the_cluster_info(
+def test_a_plugin_found_on_the_path_receives_the_cluster_info(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     script = f'echo "$KUBERNETES_EXEC_INFO" > "$0.info"\n{credential({"token": "admin-token"})}'
@@ -413,14 +413,14 @@ def test_a_failing_plugin_is_reported_without_its_secrets(
     assert caught.value.__cause__ is None
 
 
-def test_a_missing_plugin_is_a_usage_error_with_its_install_hint(tmp_path: Path) -> None:
+def test_a_missing_plugin_causes_a_usage_error_with_its_install_hint(tmp_path: Path) -> None:
     user = execute("no-such-plugin", installHint="get it from the vendor")
     with pytest.raises(UsageError, match="'no-such-plugin' is not installed") as caught:
         names(cluster_access(write(tmp_path, config("http://127.0.0.1:9", user))))
     assert caught.value.hint == "get it from the vendor"
 
 
-def test_the_proxy_of_the_kubeconfig_is_used(tmp_path: Path, api: KubernetesApi) -> None:
+def test_the_proxy_in_the_kubeconfig_is_used(tmp_path: Path, api: KubernetesApi) -> None:
     environ = write(
         tmp_path, config("http://127.0.0.1:9", {"token": "admin-token"}, {"proxy-url": api.url})
     )

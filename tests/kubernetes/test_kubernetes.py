@@ -1,4 +1,4 @@
-"""The client, with an API that behaves like a real one and fails in the same ways."""
+"""The Kubernetes client, tested with an API that behaves and fails like a real one."""
 
 import json
 import time
@@ -64,7 +64,7 @@ def many(api: KubernetesApi, count: int) -> list[str]:
     return [f"web-{number:03}" for number in range(count)]
 
 
-def test_metadata_comes_page_by_page(api: KubernetesApi) -> None:
+def test_metadata_is_read_page_by_page(api: KubernetesApi) -> None:
     expected = many(api, 25)
     found = list(reach(api).list(client.APPLICATIONS, page=10))
     assert names(found) == expected
@@ -204,7 +204,7 @@ def test_an_oversized_page_is_requested_in_smaller_pages(api: KubernetesApi) -> 
 def test_full_objects_are_listed_in_pages_of_limited_size(
     api: KubernetesApi,
 ) -> None:
-    """Parsing a page of 500 Applications takes 80 MB, more than the step requests."""
+    """Parsing a page of 500 Applications takes 80 MB, which is more memory than the step requests."""
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=100_000) for n in range(80)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
     first, *others = [int(one.query["limit"]) for one in api.asked]
@@ -257,13 +257,13 @@ def test_a_patch_with_a_passing_test_is_applied(api: KubernetesApi) -> None:
     assert done["spec"]["source"]["helm"]["parameters"][0]["value"] == "1.0"
 
 
-def test_a_patch_with_a_failing_test_is_a_lost_race(api: KubernetesApi) -> None:
+def test_a_patch_with_a_failing_test_counts_as_a_lost_race(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations("7", "1.0"))
 
 
-def test_a_conflicting_merge_is_a_lost_race(api: KubernetesApi) -> None:
+def test_a_conflicting_merge_patch_counts_as_a_lost_race(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).merge(
@@ -271,7 +271,7 @@ def test_a_conflicting_merge_is_a_lost_race(api: KubernetesApi) -> None:
         )
 
 
-def test_a_patch_that_makes_the_object_invalid_is_a_source_error(api: KubernetesApi) -> None:
+def test_a_patch_that_makes_the_object_invalid_causes_a_source_error(api: KubernetesApi) -> None:
     many(api, 1)
     wrong = [{"op": "replace", "path": "/spec/nothing", "value": 1}]
     with pytest.raises(SourceError, match="422"):
@@ -280,7 +280,7 @@ def test_a_patch_that_makes_the_object_invalid_is_a_source_error(api: Kubernetes
         reach(api).merge(client.APPLICATIONS, "argocd", "web-000", {"spec": {"project": None}})
 
 
-def test_a_patch_lost_on_the_way_is_retried_and_applied_once(
+def test_a_patch_lost_in_transit_is_retried_and_applied_once(
     api: KubernetesApi,
 ) -> None:
     many(api, 1)
@@ -303,7 +303,7 @@ def test_a_merge_patch_adds_an_annotation(api: KubernetesApi) -> None:
 
 
 def test_a_refresh_requested_during_another_refresh_is_kept(api: KubernetesApi) -> None:
-    """Argo CD 3.6 removes the annotations only if the timestamp is the one that it began with."""
+    """Argo CD 3.6 removes the annotations only if the timestamp is still the one that it started with."""
     many(api, 1)
     applications = ClusterApplications(reach(api))
     stamp = "argocd.argoproj.io/refresh-timestamp"
@@ -342,7 +342,7 @@ def test_posting_an_existing_event_is_not_an_error(api: KubernetesApi) -> None:
     assert len(api.objects[EVENTS]) == 1
 
 
-def test_a_missing_permission_is_reported_with_the_needed_rule(api: KubernetesApi) -> None:
+def test_a_missing_permission_is_reported_with_the_required_rule(api: KubernetesApi) -> None:
     api.tokens["weak"] = "system:serviceaccount:ci:weak"
     kubernetes = reach(api, User(token=Secret("weak")))
     with pytest.raises(ForbiddenError) as caught:
@@ -356,7 +356,7 @@ def test_a_missing_permission_is_reported_with_the_needed_rule(api: KubernetesAp
     assert caught.value.hint.startswith("a ClusterRole needs")
 
 
-def test_a_rejected_login_is_an_access_error_without_the_token(api: KubernetesApi) -> None:
+def test_a_rejected_login_causes_an_access_error_that_omits_the_token(api: KubernetesApi) -> None:
     with pytest.raises(SourceAccessError, match="does not accept test") as caught:
         list(reach(api, User(token=Secret("wr0ng-t0ken"))).list(client.APPLICATIONS))
     assert "wr0ng" not in f"{caught.value}{caught.value.hint}"
@@ -389,7 +389,7 @@ def test_a_request_is_retried_after_the_token_file_was_replaced(
     assert names(reach(api, User(token_file=str(file))).list(client.APPLICATIONS)) == expected
 
 
-def test_a_cluster_without_argo_cd_is_an_access_error(api: KubernetesApi) -> None:
+def test_a_cluster_without_argo_cd_causes_an_access_error(api: KubernetesApi) -> None:
     api.forget(APPLICATIONS)
     with pytest.raises(SourceAccessError, match="Argo CD is not installed in this cluster"):
         list(reach(api).list(client.APPLICATIONS))
@@ -427,7 +427,7 @@ def test_a_temporary_failure_is_retried(api: KubernetesApi, fault: Fault) -> Non
     ],
     ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
 )
-def test_a_lasting_failure_is_reported(
+def test_a_persistent_failure_is_reported(
     api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
 ) -> None:
     api.faults.append(fault)

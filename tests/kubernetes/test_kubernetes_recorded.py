@@ -1,4 +1,4 @@
-"""The stand-in for the Kubernetes API compared with recorded responses of Kubernetes 1.36."""
+"""The fake Kubernetes API compared with recorded responses from Kubernetes 1.36."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -107,7 +107,7 @@ def nothing(_api: KubernetesApi) -> None:
 
 
 def several(count: int, *named: tuple[str, str]) -> Situation:
-    """Return a situation with these Applications and this number of others."""
+    """Return a setup with these Applications and this number of other Applications."""
 
     def situation(api: KubernetesApi) -> None:
         api.add(APPLICATIONS, *(recorded_application(name, namespace) for name, namespace in named))
@@ -131,7 +131,7 @@ def later(api: KubernetesApi) -> None:
 
 
 def at_version(api: KubernetesApi) -> None:
-    """Add the Application in the state that the patch was made for."""
+    """Add the Application in the state to which the patch applies."""
     one = recorded_application("live3")
     tags = [{"name": name, "value": "1.0.0"} for name in ("image.tag", "side.tag")]
     one["spec"]["source"]["helm"] = {"parameters": tags}
@@ -148,7 +148,7 @@ def hparam(version: int) -> Situation:
 
 
 def reader(api: KubernetesApi) -> None:
-    """Let the token belong to a user with other permissions."""
+    """Assign the token to a user with different permissions."""
     api.add(APPLICATIONS, recorded_application("kust3"))
     api.tokens[TOKEN] = "reader"
 
@@ -179,7 +179,7 @@ def repositories(api: KubernetesApi) -> None:
     api.add(SECRETS, {"metadata": {"name": "another"}, "data": {}})
 
 
-# Of errors, every field is compared.
+# In errors, every field is compared.
 ERRORS: Mapping[str, Situation] = {
     "application-absent": nothing,
     "event-exists": once_already,
@@ -216,7 +216,7 @@ WRITTEN: Mapping[str, Situation] = {
 
 
 def answered(name: str, situation: Situation) -> tuple[requests.Response, Exchange]:
-    """Return the stand-in's response, after comparing its head with the recorded one."""
+    """Return the fake API's response after comparing its status and headers with the recording."""
     recorded = exchange(SERVER, name)
     with running() as api:
         situation(api)
@@ -227,18 +227,18 @@ def answered(name: str, situation: Situation) -> tuple[requests.Response, Exchan
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_the_fake_api_gives_the_recorded_errors(name: str) -> None:
+def test_the_fake_api_returns_the_recorded_errors(name: str) -> None:
     answer, recorded = answered(name, ERRORS[name])
     assert (answer.text if isinstance(recorded.body, str) else answer.json()) == recorded.body
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_fake_api_gives_the_recorded_lists(name: str) -> None:
+def test_the_fake_api_returns_the_recorded_lists(name: str) -> None:
     answer, recorded = answered(name, LISTS[name])
     ours, real = answer.json(), recorded.body
     outer = ("kind", "apiVersion")
     assert [ours.get(one) for one in outer] == [real.get(one) for one in outer]
-    counted = name.startswith("applications-metadata-")  # the other recordings were shortened
+    counted = name.startswith("applications-metadata-")  # the other recordings were truncated
     assert ours["metadata"].keys() == real["metadata"].keys()
     assert not counted or ours["metadata"] == real["metadata"]
 
@@ -252,10 +252,10 @@ def test_the_fake_api_gives_the_recorded_lists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_the_fake_api_gives_the_recorded_applications(name: str) -> None:
+def test_the_fake_api_returns_the_recorded_applications(name: str) -> None:
     answer, recorded = answered(name, OBJECTS[name])
     found, wanted = application_fields(answer.json()), application_fields(recorded.body)
-    for path in ("status.sourceType",):  # the kind of tool says nothing about a rollout
+    for path in ("status.sourceType",):  # the config management tool does not matter for a rollout
         wanted.pop(path, None)
     assert found == wanted
 
@@ -280,7 +280,7 @@ def test_every_recording_is_compared() -> None:
     assert set(names(SERVER)) == {*ERRORS, *LISTS, *OBJECTS, *WRITTEN}
 
 
-# What our client makes of it: (recording, request, error, its message).
+# The errors that our client raises: (recording, request, error, message).
 TOLD: list[tuple[str, Callable[[Kubernetes], object], type[Exception], str]] = [
     ("json-patch-test-failed",
      lambda api: api.patch(client.APPLICATIONS, "argocd", "hparam",
@@ -335,4 +335,4 @@ def test_a_starting_api_is_retried_after_the_requested_delay(
         config = Kubeconfig("test", Server(api.url), User(token=Secret(TOKEN)))
         kubernetes = Kubernetes(ClusterAccess(config, {}), Limits(tries=2))
         assert [one["metadata"]["name"] for one in kubernetes.list(client.APPLICATIONS)] == ["web"]
-    assert slept == [1.0]  # Retry-After
+    assert slept == [1.0]  # the Retry-After header

@@ -1,4 +1,4 @@
-"""The parts left out are `managedFields`, and nothing else."""
+"""Only `managedFields` are removed from responses."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ JSON = st.recursive(
 
 
 def emptied(one: Any, other: Any) -> bool:
-    """Return whether both are equal, except that `managedFields` lists are empty in the other."""
+    """Return whether two values are equal, except that the second has empty `managedFields` lists."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             (key == "managedFields" and isinstance(one[key], list) and other[key] == [])
@@ -67,5 +67,5 @@ def test_removing_managed_fields_changes_nothing_else(value: Any) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_invalid_json_does_no_harm(body: bytes) -> None:
+def test_invalid_json_causes_no_crash(body: bytes) -> None:
     without_managed_fields(body + b'"managedFields":[' + body)

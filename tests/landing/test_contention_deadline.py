@@ -1,4 +1,4 @@
-"""How long a run tries to change a contended branch: until its deadline, with a clock that can be paused."""
+"""How long a run tries to change a contended branch: until the run's deadline, on a pausable clock."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -13,7 +13,7 @@ from task.landing.ports import World
 
 
 class ClockOfRun(Clock):
-    """A world's clock that logs why it waits."""
+    """A world's clock that logs the reason for each wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def test_a_run_gives_up_on_a_contended_branch_at_the_deadline_and_names_it() -> 
     contention = Contention("moving main", 10.0, clock.world())
     with pytest.raises(ContendedError) as raised:
         list(islice(attempts(clock, contention, 1.0), 1000))
-    # a pause never ends after the deadline, but an attempt may
+    # a pause never ends after the deadline, although an attempt may
     assert 10.0 <= clock.time < 10.0 + 1.0
     count = contention.attempts
     assert count == len(clock.slept) + 1
@@ -86,7 +86,7 @@ def test_time_spent_on_verifying_signatures_does_not_count_towards_the_deadline(
         (4, 1.0, 120.0, 6.2208),
         (4, 3.0, 120.0, LONGEST_PAUSE),
         (500, 0.2, 120.0, 0.6 * 1.2**12),
-        (4, 1.0, 8.0, 2.0),  # leaves time for more attempts
+        (4, 1.0, 8.0, 2.0),  # the pause leaves time for more attempts
     ],
 )
 def test_the_pause_grows_with_each_lost_race_and_leaves_time_for_more_attempts(

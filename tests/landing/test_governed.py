@@ -1,4 +1,4 @@
-"""How `.image-update/config` changes runs: freezes, requests and their groups, and commit messages."""
+"""How `.image-update/config` affects runs: freezes, request groups, and commit messages."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -136,7 +136,7 @@ def test_no_command_writes_anything_if_the_config_is_broken(text: str) -> None:
     assert found.because.startswith(f"{PATH}: line ")
     assert (
         one.rollback("0.9.0").rule == "target"
-    )  # even for a person: the config's rules are unknown
+    )  # not even a command by a person, because the config's rules are unknown
     assert len(one.branch.commits) == commits
 
 
@@ -173,7 +173,7 @@ def test_no_event_is_lost_because_of_a_freeze(
     before = one.value
     one.now = FROZEN
     one.release()
-    assert one.value == before  # a freeze applies even if nothing else does
+    assert one.value == before  # the freeze applies even if no other rule does
     one.now = FREE
     if last == "scan" and strategy == "semver":
         one.scan()
@@ -209,7 +209,7 @@ def subscriptions(**annotations: str) -> list[Subscription]:
 
 
 class Shows:
-    """A repository whose snapshot contains everything."""
+    """A repository with a snapshot that contains everything."""
 
     def read_more(self, snapshot: Snapshot, places: object) -> Snapshot:  # noqa: ARG002
         return snapshot
@@ -221,7 +221,7 @@ def under(
     files: dict[str, str] | None = None,
     job: Job | None = None,
 ) -> tuple[list[Subscription], Wording]:
-    """Apply a config to the subscriptions and the wording."""
+    """Apply a config to the subscriptions and to the wording."""
     asks = tuple(Ask(sub, (parse_image("acme/web:2"),)) for sub in subs)
     shown = {
         PATH: File(f"version: 1\n{text}\n"),
@@ -272,7 +272,7 @@ def worded(text: str, given: Wording, files: dict[str, str] | None = None) -> Wo
 CONFIG = "commit: {authorName: Config, authorEmail: c@example.com, trailers: {Team: config, Ticket: '1'}, signOff: true}"
 
 
-def test_options_win_over_the_config_and_the_config_over_the_defaults() -> None:
+def test_options_take_precedence_over_the_config_and_the_config_over_defaults() -> None:
     silent = Wording(Person("", ""))
     assert worded("", silent).author == AUTHOR
     found = worded(CONFIG, silent)
@@ -313,7 +313,7 @@ def test_an_unusable_template_is_an_error_in_the_config(files: dict[str, str], w
     assert "the repository's owners" in caught.value.hint
 
 
-def test_the_author_in_a_rule_applies_only_to_commits_of_its_applications() -> None:
+def test_the_author_in_a_rule_applies_only_to_commits_for_its_applications() -> None:
     text = "rules: [{match: {projects: [blog]}, commit: {authorName: Blog}}]\ncommit: {authorName: All}"
     subs, wording = under(text, subscriptions())
     assert agreed_wording(wording, subs[4:]).author.name == "Blog"

@@ -1,4 +1,4 @@
-"""Live Applications patched by concurrent runs, through APIs that are as atomic as real ones."""
+"""Live Applications patched by concurrent runs, through APIs that are as atomic as the real APIs."""
 
 import random
 import threading
@@ -38,7 +38,7 @@ ROUNDS = 20
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Watch patches for a shorter time, because the stand-in is faster than Argo CD."""
+    """Watch patches for a shorter time, because the fake server is faster than Argo CD."""
     monkeypatch.setattr(live, "SHORTEST_WATCH", 0.15)
     monkeypatch.setattr(live, "READ_INTERVAL", 0.01)
 
@@ -103,7 +103,7 @@ def patched(
 def both(
     stores: Callable[[], LiveApplications], manifest: Mapping[str, Any], *images: str
 ) -> list[Decision]:
-    """Run concurrently for these images."""
+    """Run concurrently for both of these images."""
     begin = threading.Barrier(len(images))
 
     def one(image: str) -> Decision:
@@ -143,7 +143,7 @@ def test_two_concurrent_runs_patch_two_images_through_argo_cd(argocd: ArgoCDServ
         assert [one.verdict for one in decisions] == ["update", "update"]
         assert images_of(argocd) == ["reg:5000/a:2.0.0", "reg:5000/b:3.0.0"]
         lost += len(argocd.asked("PATCH")) > 2
-    assert lost  # otherwise, the stand-in is more forgiving than Argo CD
+    assert lost  # otherwise, the fake server is more lenient than Argo CD
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_an_update_is_kept_if_the_server_disappears_after_the_patch(argocd: Argo
     assert any("cannot tell whether" in line for line in lines)
 
 
-def test_kubernetes_is_preferred_if_it_has_the_same_application(
+def test_kubernetes_is_preferred_if_it_contains_the_same_application(
     argocd: ArgoCDServer, cluster: KubernetesApi
 ) -> None:
     manifest, lines = item(f"{WEB}:1.0.0"), list[str]()

@@ -1,4 +1,4 @@
-"""`writes` in a repository's own config: files that Applications may not write are never written."""
+"""`writes` in a repository's own config: forbidden files are never written."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ VALUES = "image:\n  tag: 1.0.0\n"
 
 
 class Branches(Branch):
-    """A repository with a second branch besides the default branch, and with links."""
+    """A repository with a second branch in addition to the default branch, and with symbolic links."""
 
     def __init__(
         self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()
@@ -163,7 +163,7 @@ def test_the_first_matching_rule_with_the_writes_key_decides() -> None:
 
 
 def test_a_second_application_without_permission_for_the_file_writes_nothing() -> None:
-    """Not even a record that it wrote the file that the first one may write."""
+    """It does not even record that it wrote the file, which the first Application may write."""
     one = Story(helm("a", "helmvalues:/apps/a/values.yaml"), Branch(FILES))
     one.others = [helm("b", "helmvalues:/apps/a/values.yaml")]
     verdicts = {
@@ -283,7 +283,7 @@ def test_a_state_file_is_never_a_valid_target() -> None:
     one = Story(
         helm("a", "helmvalues:/.image-update/apps/b/argocd_b.state"), Branch(FILES | {PATH: config})
     )
-    with pytest.raises(StopIteration):  # a mistake in the annotation: there is no decision
+    with pytest.raises(StopIteration):  # the annotation is invalid, so there is no decision
         one.hold("load test")
     assert report_of(one).decisions[0].rule == "not-permitted"
     assert changed(one) == set()
@@ -447,10 +447,10 @@ def test_a_repository_without_a_default_branch_is_updated_without_its_config(
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize("allowed", ["main", "team"])
-def test_an_application_on_two_branches_is_not_written_if_either_branch_refuses(
+def test_an_application_on_two_branches_is_not_written_if_either_branch_forbids_it(
     tmp_path: Path, allowed: str, command: str
 ) -> None:
-    """Otherwise, the first branch would get half of the update before the second one is checked."""
+    """Otherwise, the first branch would receive half of the update before the second is checked."""
     values = {f"apps/{name}/values.yaml": VALUES for name in "ab"}
     repo = bare_repo(tmp_path, {**values, "apps/b/Chart.yaml": "name: b\n"})
     config = (

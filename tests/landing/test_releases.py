@@ -1,4 +1,4 @@
-"""A hold ends where it is: on the memory branch at once, and on a base when its release is merged."""
+"""A hold ends where it is stored: immediately on the memory branch, or on a base by a merge."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from support.history_scenes import FIRST, HEAD, NAMES, Scene, told, verdicts
 from support.runs import target
 
 STATE = ".image-update/apps/a/argocd_a.state"
-HELD = "hold: {reason: broken}"  # written by a person, without a time
+HELD = "hold: {reason: broken}"  # written by a person, without a timestamp
 
 
 def held_by_hand(*names: str, scene: Scene | None = None) -> Scene:
@@ -53,7 +53,7 @@ def test_a_release_without_a_build_waits_on_the_head_branch() -> None:
 
 
 @pytest.mark.parametrize("first", ["web:1.1.0", ""])
-def test_a_newer_event_replaces_the_build_that_waits_with_the_release(first: str) -> None:
+def test_a_newer_event_replaces_the_build_that_is_waiting_with_the_release(first: str) -> None:
     scene = held_by_hand("web")
     if first:
         scene.event(first)
@@ -77,7 +77,7 @@ def test_releasing_one_image_keeps_the_other_images_held() -> None:
     assert scene.branch.heads[HEAD].files[STATE].count("broken") == 2
 
 
-def test_a_release_of_an_application_covers_each_of_its_builds() -> None:
+def test_releasing_an_application_covers_all_of_its_builds() -> None:
     scene = held_by_hand()
     scene.event("web:1.1.0", "cron:1.1.0")
     scene.by_hand("release")
@@ -120,7 +120,7 @@ def test_a_release_does_not_end_a_different_hold() -> None:
     assert scene.waiting == {"cron": "1.2.0"}
 
 
-def test_removing_the_hold_by_hand_closes_the_head_branch_of_the_release() -> None:
+def test_removing_the_hold_by_hand_closes_the_releases_head_branch() -> None:
     scene = held_by_hand("web")
     scene.by_hand("release", "web")
     scene.branch.commit({STATE: ""})
@@ -151,7 +151,7 @@ def test_an_update_deferred_by_the_base_after_the_release_is_not_lost() -> None:
     assert (scene.base["web"], scene.branch.files.get(STATE)) == ("1.3.0", None)
 
 
-def test_a_release_works_on_a_head_branch_with_commits_by_people() -> None:
+def test_a_release_works_on_a_head_branch_that_contains_peoples_commits() -> None:
     scene = held_by_hand("web")
     scene.branch.commit_on(HEAD, {"people.yaml": "theirs\n"})
     scene.event("web:1.1.0")

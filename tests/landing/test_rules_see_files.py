@@ -1,4 +1,4 @@
-"""Rules by path apply to each changed file, whatever the Application's folder: on a branch in memory."""
+"""Path rules apply to each changed file, whatever the Application's folder (on an in-memory branch)."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -32,7 +32,7 @@ def rule(wish: str) -> str:
 
 
 def scene(config: str, where: str) -> Story:
-    """Return the story of an Application with a folder of manifests for each cluster."""
+    """Return the story of an Application with one manifest folder per cluster."""
     given = {"write_back_target": where or "manifests"}
     app = application("a", URL, update_strategy="newest-build", **given)
     source = {"repoURL": URL, "path": "clusters", "targetRevision": "main"}

@@ -1,4 +1,4 @@
-"""The source commit range shown in a request."""
+"""The source commit range that a request shows."""
 
 from task.image import parse_image
 from task.landing.pull_request import _source_ranges
@@ -33,9 +33,9 @@ def test_the_range_spans_the_commits_of_the_recorded_builds() -> None:
     assert ranges(Written("main-1", "", OLD)) == [("a" * 40, "b" * 40)]
 
 
-def test_there_is_no_range_without_the_commit_of_the_current_version() -> None:
+def test_no_range_is_shown_without_the_current_versions_commit() -> None:
     assert ranges(None) == []
-    assert ranges(Written("main-0", "", OLD)) == []  # a person has written another version since
+    assert ranges(Written("main-0", "", OLD)) == []  # a person has since written a different version
 
 
 def test_a_rollback_shows_no_range() -> None:

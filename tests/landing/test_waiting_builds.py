@@ -1,4 +1,4 @@
-"""What becomes of waiting builds: the table of commands, and the entries of other Applications."""
+"""The fate of waiting builds: the table of commands, and entries for other Applications."""
 
 import pytest
 from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
@@ -11,7 +11,7 @@ EVENT = {"newer": "web:1.4.0", "older": "web:1.1.0", "same": "web:1.2.0", "refus
 
 
 def waiting(what: str) -> Scene:
-    """Return a scene where 1.2.0 is waiting, or a rollback from 1.3.0 to 1.2.0 with a hold."""
+    """Return a scene in which 1.2.0 is waiting, or a rollback from 1.3.0 to 1.2.0 with a hold."""
     scene = Scene()
     if what == "rollback":
         scene.event("web:1.3.0", story=scene.direct)
@@ -52,7 +52,7 @@ def already_there(what: str) -> Scene:
         scene.by_hand("hold", "web")
     if "1.2.0" in what:
         scene.event("web:1.2.0")
-    if "then a hold" in what:  # a person commits it, so no run takes the build off the head branch
+    if "then a hold" in what:  # a person commits the version, so no run removes the build from the head branch
         held = (
             f"files:\n  {target('a')}:\n    images:\n      web:\n        hold: {{reason: broken}}\n"
         )
@@ -78,10 +78,10 @@ def already_there(what: str) -> Scene:
         ("1.2.0, then a freeze", "newer", "1.2.0", "1.4.0", "defer", "waits"),
     ],
 )
-def test_an_event_meets_what_is_already_there(
+def test_an_event_is_decided_by_what_is_already_waiting_held_or_frozen(
     there: str, event: str, waits: str, deferred: str, verdict: str, fate: str
 ) -> None:
-    """The rows of the first table in `waiting_builds`."""
+    """These are the rows of the first table in `waiting_builds`."""
     scene = already_there(there)
     report = scene.event(EVENT[event])
     assert (scene.waiting.get("web", ""), verdicts(report)) == (waits, [verdict])
@@ -127,7 +127,7 @@ def test_a_command_by_a_person_keeps_defers_or_drops_the_waiting_update(
 def test_a_release_keeps_a_waiting_rollback_unless_a_newer_build_was_deferred(
     build: str, waits: str
 ) -> None:
-    """It continues without its hold, unless a newer build was deferred."""
+    """The rollback continues without its hold, unless a newer build was deferred."""
     scene = waiting("rollback")
     if build:
         scene.event(build)
@@ -155,7 +155,7 @@ def test_the_table_covers_every_combination_of_command_and_outcome() -> None:
 PATH = "apps/a/kustomization.yaml"
 
 
-def test_a_broken_file_on_the_base_loses_no_waiting_updates() -> None:
+def test_no_waiting_update_is_lost_because_of_a_broken_file_on_the_base() -> None:
     scene = Scene()
     scene.event("web:1.2.0")
     good = scene.branch.files[PATH]

@@ -1,4 +1,4 @@
-"""The list of builds waiting on a head branch: its format, and what a reader rejects."""
+"""The list of builds waiting on a head branch: the format, and which lists a reader rejects."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -86,7 +86,7 @@ WHOLE = WaitingList(
 
 
 def test_the_format_of_the_list_is_stable() -> None:
-    """Lists outlive the run that writes them, and the version of the program."""
+    """Lists outlive the run that writes them, and even the program version."""
     assert write_list(WHOLE) == GOLDEN.read_text(encoding="utf-8")
     data = yaml.load(write_list(WHOLE), yaml.BaseLoader)  # noqa: S506 - strings only
     jsonschema.validate(data, load("waiting.v1"))

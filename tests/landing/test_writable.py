@@ -1,4 +1,4 @@
-"""A law: files that annotations may not write are never written, whatever the target or links."""
+"""A law: files that annotations may not write are never written, whatever the target and links are."""
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -130,7 +130,7 @@ def test_annotations_never_write_outside_the_permitted_files(
             files[full] = TEXTS.get(called, TEXTS["pod.yaml"] + TEXTS["values.yaml"])
     story = Story(app, Linked(files, links))
     story.event("1.1.0")
-    with suppress(StopIteration):  # there is no decision for an Application with a mistake
+    with suppress(StopIteration):  # an Application with an invalid annotation leads to no decision
         story.hold("load test")
     changed = {path for path, text in story.branch.files.items() if files.get(path) != text}
     written = {path for path in changed if not path.startswith(STATES)}
