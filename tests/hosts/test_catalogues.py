@@ -116,7 +116,9 @@ def test_the_tekton_catalog_accepts_each_manifest(path: Path) -> None:
 def test_the_github_marketplace_accepts_the_action() -> None:
     (action,) = documents(ROOT / "action.yml")
     assert faults("github-marketplace", action) == []
-    assert problems("github-action", action) == []  # the icons and colors that the Marketplace supports
+    assert (
+        problems("github-action", action) == []
+    )  # the icons and colors that the Marketplace supports
     assert not (ROOT / "action.yaml").exists()
     assert (ROOT / "README.md").exists()
 

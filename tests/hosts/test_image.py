@@ -151,7 +151,9 @@ def test_a_user_without_a_name_can_write_to_the_home_folder(runtime: str) -> Non
 
 @real
 @pytest.mark.parametrize("user", ["65532:0", f"{OPENSHIFT}:0"])
-def test_the_container_stops_immediately_on_a_signal(runtime: str, tmp_path: Path, user: str) -> None:
+def test_the_container_stops_immediately_on_a_signal(
+    runtime: str, tmp_path: Path, user: str
+) -> None:
     with socket.create_server(
         ("127.0.0.1", 0)
     ) as server:  # the server accepts the connection, but sends nothing

@@ -349,7 +349,9 @@ def test_a_promotion_updates_the_target_application(tmp_path: Path, host: str) -
 def test_a_scan_updates_the_application(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # all tests use this variable to disable the registry
+    monkeypatch.delenv(
+        "IMAGE_UPDATE_REGISTRY_CHECK"
+    )  # all tests use this variable to disable the registry
     with registry_api() as registry:
         registry.put("acme/web", "1.7.0", image())
         named = f"{registry.name}/acme/web"
@@ -497,7 +499,9 @@ def test_the_simulated_hosts_reject_invalid_parameters(host: str) -> None:
     with pytest.raises(Refused):
         HOSTS[host]({"image": "x:1", "no-such-parameter": "x"}, "")
     for name, default in declared(host).items():
-        if default is None and host != "github":  # for a missing parameter, GitHub's runner passes an empty value
+        if (
+            default is None and host != "github"
+        ):  # for a missing parameter, GitHub's runner passes an empty value
             with pytest.raises(Refused, match=name):
                 HOSTS[host]({}, "")
 
