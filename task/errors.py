@@ -73,7 +73,7 @@ class Troubled:
 
     @property
     def severity(self) -> Severity:
-        """Whether the trouble is an error, a warning, or merely information."""
+        """The severity of the trouble: "error", "warning", or "info"."""
         return self.trouble.severity
 
     @property

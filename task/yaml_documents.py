@@ -213,7 +213,7 @@ class _Builder:
         """Add a value to the innermost open container: as an item, as the next key, or as the value
         of the pending key. If no container is open, the value is a document.
 
-        `size` is the number of values that it contains, counting expanded aliases.
+        `size` is the number of values in `value`, including itself, with aliases expanded.
         """
         self._sizes[-1] += size
         most = self._dialect.most  # 0 means no limit

@@ -124,8 +124,8 @@ class Follow:
         arrived: Sequence[LandedApplication],
         remaining_seconds: float,
     ) -> tuple[RolloutEnd, ...]:
-        """Wait for the rolled-back Applications for the remaining time, and return how each rollout
-        ended: "healthy", "late" (not in time), "failed", or "unknown".
+        """Wait for the rolled-back Applications for at most the remaining time, and return how each
+        rollout ended: "healthy", "late" (not in time), "failed", or "unknown".
         """
         applications = _relevant_by_application(arrived)
         # `wait` takes a single commit. For an Application with sources in several repositories,

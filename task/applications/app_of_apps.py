@@ -511,8 +511,8 @@ class _Branch:
     """A repository branch, and the files read from it so far."""
 
     def __init__(self, repository: KeptRepository, names: Snapshot) -> None:
-        """`names` contains the paths of all files on the branch; their contents have not been read
-        yet.
+        """`names` contains the paths of the files in and below the folders to read, without their
+        contents.
         """
         self._repository = repository
         self._snapshot = names

@@ -38,12 +38,13 @@ _NamePattern = tuple[str, str]
 
 
 class ClusterManifests:
-    """The cluster's Applications that have annotations with the prefix, or that an ImageUpdater
-    references.
+    """The cluster's ImageUpdaters, and its Applications that have annotations with the prefix or
+    that an ImageUpdater selects.
 
-    `wanted` decides whether an object may be relevant to this run. Only those objects are read in
-    full. `wanted` receives an Application's metadata (`item["metadata"]["annotations"]`) or a whole
-    ImageUpdater resource (`item["kind"]`).
+    `wanted` decides whether an object may be relevant to this run. It receives an Application's
+    metadata (`item["metadata"]["annotations"]`) or a whole ImageUpdater resource (`item["kind"]`).
+    Of the Applications, only the relevant ones, and those whose name a relevant ImageUpdater
+    selects, are read in full. ImageUpdaters are always read in full.
     """
 
     def __init__(

@@ -195,7 +195,8 @@ def judge(
 def _with_progress(rollout: Rollout, view: View) -> Rollout:
     """Return the rollout with these facts added from the view (the relevant parts of an
     Application): when Argo CD last compared, whether the wanted revision's sync has begun, whether
-    Argo CD has checked the cluster since then, and which pods are unhealthy.
+    Argo CD has checked the cluster since that sync (see `View.checked_since_sync`), and which pods
+    are unhealthy. `stale` and `hint` are updated, too.
     """
     hints = [rollout.hint]
     if rollout.wants == "tree" and _waits_for_pods(view):  # the pods would reveal the cause

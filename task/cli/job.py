@@ -441,7 +441,7 @@ def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
 def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) -> Hold:
     """Return the hold that the options describe. A hold is an order to keep a version.
 
-    Without `--by`, the hold is attributed to the CI system's user.
+    Without `--by`, the hold is attributed to the person who started the pipeline ("" if unknown).
     """
     by = options.by or actor_of(environ)[:LONGEST]
     return Hold(

@@ -134,7 +134,8 @@ def _judge_for_revision(revision: str, repository: str, descends: Descends) -> J
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         """Return the first state other than "waiting", trying the requested revision first,
-        followed by later revisions in each of the Application's repositories.
+        followed by later revisions in each of the Application's repositories that matches
+        `repository`. If all states are "waiting", return that of the requested revision.
         """
         requested = judge_requested(item, since, details)
         if requested.state != "waiting":

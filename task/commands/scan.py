@@ -357,7 +357,9 @@ class _Search:
         return self._is_suitable(answer) and self._is_old_enough(tag, answer)
 
     def _is_suitable(self, answer: Answer) -> bool:
-        """Return whether the tag still exists and supports the platforms that the rules require."""
+        """Return whether the tag still exists and supports at least one of the platforms in the
+        rules, if the rules contain any.
+        """
         if not answer.exists:
             return False
         platforms = self.choice.policy.platforms

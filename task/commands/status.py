@@ -280,11 +280,11 @@ MOST = 50  # how many head branches per repository are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
-    """Return the rows with the builds and releases (ends of holds) that are waiting on head
-    branches and are proposed by pull requests. They are taken from the branches' lists on the
-    memory branch.
+    """Return the rows with the pull requests for their builds and releases (ends of holds) that are
+    waiting on head branches. They are taken from the branches' lists on the memory branch.
 
-    If several versions of an image are waiting, its row receives the last one.
+    If a list does not record a request, the request's `url` and `number` are "". If several
+    versions of an image are waiting, its row receives the last one.
     """
     requests_by_build: dict[BuildKey, OpenRequest] = {}
     requests_by_release: dict[ListedRelease, OpenRequest] = {}

@@ -144,8 +144,8 @@ def reading_of(
     target: Target,
     path: str,
 ) -> Reading:
-    """Return the image's version after Kustomize has applied the image's entries. `also` lists the
-    other tags in these entries.
+    """Return the image's version after Kustomize has applied the image's entries. The reading's
+    `also` contains the other tags in these entries.
 
     `written_entries` are the image's entries as written in the file, and `applied_entries` are the
     entries that Kustomize applies, in Kustomize's order. Neither may be empty.

@@ -63,7 +63,9 @@ class MergeState:
 
 
 class AutoMerge:
-    """Sets up automatic merges for a repository's pull requests on GitHub."""
+    """Sets up automatic merges for a repository's pull requests on GitHub, and reports why the
+    merge queue removed one.
+    """
 
     def __init__(self, client: Client, owner: str, name: str) -> None:
         self._client = client

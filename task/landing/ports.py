@@ -70,7 +70,8 @@ class Repository(Protocol):
         """Return the snapshot with the files of the memory branch that has this prefix. A memory
         branch stores a base's holds and lists of waiting builds.
 
-        If that branch does not exist yet, the snapshot's memory files move to it.
+        If that branch does not exist yet, the snapshot keeps its memory files, which will be moved
+        to that branch.
         """
 
     def head(self, head: str) -> Head | None:

@@ -105,10 +105,11 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
-    """Return the metrics text after a run that took `seconds` and ended at `now` (Unix time).
+    """Return the metrics after a run that took `seconds` and ended at `now` (Unix time), as a
+    registry.
 
-    `before` is the metrics file's previous content. Counters continue from the values in it. Lines
-    that cannot be parsed are dropped.
+    `before` is the text of the previous metrics file. Counters continue from the values in it.
+    Lines that cannot be parsed are dropped.
     """
     earlier_samples = _samples_to_continue(before)
     samples_of_run = _samples_of_run(report, seconds=round(seconds, 3), now=now)

@@ -368,10 +368,11 @@ class InTagOrder(Rules):
         self._order = order
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Return (rule, reason) if the tag does not match the order, or if the other strategy does
-        not admit the tag, or else ("", "").
+        """Return (rule, reason) if the tag does not match the order, if the version within the tag
+        is invalid, or if the other strategy does not admit that version, or else ("", "").
 
-        The constraint applies to the version within the tag.
+        If the other strategy uses a constraint, it applies to the version, which must not be
+        missing.
         """
         parts = self._order.read(tag)
         if parts is None:

@@ -82,7 +82,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 def _auths_in(data: Mapping[str, Any]) -> Any:
     """Return the part of a config file that contains the logins, keyed by host: the value of
-    `auths` or, in the older `.dockercfg` format, the whole file.
+    `auths` or, in the older `.dockercfg` format, the whole file. Return None if there is neither.
     """
     if "auths" not in data:
         for entry in data.values():
