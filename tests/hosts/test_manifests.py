@@ -261,7 +261,7 @@ def test_github_accepts_every_secret_as_an_input() -> None:
 
 
 def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
-    """Return the pod as completed by the host, with this security context on containers that run as root.
+    """Return the pod as completed by the host, with this security context on the root containers.
 
     Compared with Argo Workflows 4.1 (`newExecContainer`: `executor.securityContext` of the controller's ConfigMap) and
     Tekton Pipelines 1.15 (`set-security-context`).

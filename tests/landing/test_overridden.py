@@ -99,7 +99,7 @@ def test_a_refusal_is_not_overridden_by_a_different_version() -> None:
     one.others = [apps[1]]
     images = (parse_image(f"{WEB}:1.1.0"), parse_image(f"{WEB}:9.0.0"))
     report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
-    assert words(report)[f"argocd/a web={WEB}"] == "overridden"  # the first refusal by this Application
+    assert words(report)[f"argocd/a web={WEB}"] == "overridden"  # its first refusal
     images = (parse_image(f"{WEB}:9.0.0"), parse_image(f"{WEB}:1.1.0"))
     one.branch.commit({target("a"): KUSTOMIZATION})
     report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
