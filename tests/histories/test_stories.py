@@ -38,7 +38,9 @@ def test_updates_merged_by_others_are_kept() -> None:
 def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     back: str,
 ) -> None:
-    """Anyone with push access could have forged the branch's list. The next run that names it decides."""
+    """Anyone with push access could have forged the branch's list. The next run that names it
+    decides.
+    """
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0", "cron:1.2.0")
@@ -460,7 +462,9 @@ def test_a_replay_of_a_build_that_is_no_longer_proven_is_refused() -> None:
 
 
 def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before() -> None:
-    """The version left the list because the base has a newer one. The person's choice overrides that."""
+    """The version left the list because the base has a newer one. The person's choice overrides
+    that.
+    """
     scene = Scene()
     scene.event("web:1.4.0")
     scene.write("web", "1.5.0")
@@ -541,7 +545,9 @@ def test_a_waiting_build_is_kept_if_the_base_only_reformatted_the_file() -> None
 
 
 def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> None:
-    """Only the Application's annotations determine which version is newer, so neither is lost or wins."""
+    """Only the Application's annotations determine which version is newer, so neither is lost or
+    wins.
+    """
     scene = Scene()
     story = team(scene)
     scene.event("web:1.1.0", story=story)

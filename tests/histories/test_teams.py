@@ -257,7 +257,9 @@ class Teams(RuleBasedStateMachine):
         report: Report,
         released: Collection[str] = (),
     ) -> None:
-        """Check that each removed build has a row and a valid reason, and that the remaining builds are valid."""
+        """Check that each removed build has a row and a valid reason, and that the remaining builds
+        are valid.
+        """
         after = self.listed
         rows = {
             (one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting
@@ -308,7 +310,9 @@ class Teams(RuleBasedStateMachine):
     def has_arrived(
         self, aliases: Collection[str], number: int, apps: Collection[str], report: Report
     ) -> None:
-        """Check that a valid new build that is not held, or a newer one, is waiting after its event."""
+        """Check that a valid new build that is not held, or a newer one, is waiting after its
+        event.
+        """
         unknown = {
             (one.subscription.application.name, one.subscription.entry.alias)
             for one in report.decisions

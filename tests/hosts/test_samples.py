@@ -63,7 +63,9 @@ def seconds(text: str) -> int:
 
 
 def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Yield the time limits on our step in samples, READMEs, and guides as (place, parameters, limit)."""
+    """Yield the time limits on our step in samples, READMEs, and guides as (place, parameters,
+    limit).
+    """
     pages = [
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "tekton").rglob("*.md"),

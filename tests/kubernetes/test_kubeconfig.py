@@ -258,7 +258,9 @@ def test_the_api_address_in_a_pod_comes_from_its_variables(
     assert cluster_access(environ, service_account=str(tmp_path / "sa")).base == base
 
 
-def test_an_unknown_certificate_authority_is_rejected_by_default(tmp_path: Path, keys: Keys) -> None:
+def test_an_unknown_certificate_authority_is_rejected_by_default(
+    tmp_path: Path, keys: Keys
+) -> None:
     with running(wrap=tls(keys)) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         user = {"token": "admin-token"}
@@ -268,7 +270,9 @@ def test_an_unknown_certificate_authority_is_rejected_by_default(tmp_path: Path,
         assert names(cluster_access(write(tmp_path, config(api.url, user, insecure)))) == ["web"]
 
 
-def test_a_certificate_for_another_name_requires_a_tls_server_name(tmp_path: Path, keys: Keys) -> None:
+def test_a_certificate_for_another_name_requires_a_tls_server_name(
+    tmp_path: Path, keys: Keys
+) -> None:
     with running(wrap=tls(keys, "named")) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         user, cluster = (
@@ -302,7 +306,9 @@ def test_copied_client_certificates_are_readable_only_by_this_user(
         assert list(tmp_path.glob("image-update-*")) == []
 
 
-def test_a_client_certificate_without_its_key_causes_a_usage_error(tmp_path: Path, keys: Keys) -> None:
+def test_a_client_certificate_without_its_key_causes_a_usage_error(
+    tmp_path: Path, keys: Keys
+) -> None:
     user = {"client-certificate-data": keys.data("client.pem")}
     with pytest.raises(UsageError, match="a client certificate without its key"):
         names(cluster_access(write(tmp_path, config("https://127.0.0.1:9", user))))

@@ -107,7 +107,9 @@ def test_the_event_type_depends_on_whether_the_change_is_merged(
 
 
 def test_a_rollback_is_reported_as_a_rollback() -> None:
-    """The rollback event goes from the new version back to the old one. The update has a separate event."""
+    """The rollback event goes from the new version back to the old one. The update has a separate
+    event.
+    """
     back = commit(commit="c" * 40, rollback=True)
     undone = replace(decision(), candidate=replace(WEB, tag="1.0.0"), current=Reading(tag="1.1.0"))
     report = Report("run", (WEB,), 1, (decision(),), (commit(), back), (), 6, undone=(undone,))

@@ -104,7 +104,9 @@ def test_a_table_contains_no_dangerous_sequences(
 
 
 def test_hostile_metric_labels_stay_on_one_line(text: str) -> None:
-    """Labels contain only our own words. But even with text from others, each sample would be one line."""
+    """Labels contain only our own words. But even with text from others, each sample would be one
+    line.
+    """
     one = decision("update", text)
     shown = generate_latest(
         metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)

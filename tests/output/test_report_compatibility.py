@@ -1,4 +1,4 @@
-"""Fields are only ever added to the report, so 0.1 readers still work, and 0.1 reports are shown."""
+"""Fields are only ever added to the report, so 0.1 readers work, and 0.1 reports are shown."""
 
 import json
 from typing import Any

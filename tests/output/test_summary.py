@@ -152,7 +152,9 @@ def test_each_row_names_its_version_if_there_are_several_images() -> None:
         (commit(pull_request="javascript:alert(1)"), "- request `javascript:alert(1)`"),
     ],
 )  # fmt: skip
-def test_commits_and_pull_requests_are_shown_as_links_to_the_git_host(one: Commit, line: str) -> None:
+def test_commits_and_pull_requests_are_shown_as_links_to_the_git_host(
+    one: Commit, line: str
+) -> None:
     assert line in shown(report(decision(), commits=(replace(one, through="git"),)))
 
 

@@ -23,7 +23,7 @@ def at_terminal(
     only: str = "",
     until: bytes = b"",
 ) -> tuple[int, str]:
-    """Run the command on a terminal (`only`: stdout or stderr), and return its exit code and output.
+    """Run the command on a terminal (`only`: stdout or stderr). Return the exit code and output.
 
     The command receives SIGTERM once it has printed `until`.
     """
@@ -58,7 +58,7 @@ def at_terminal(
 
 @pytest.fixture
 def scene(tmp_path: Path) -> tuple[Path, list[str]]:
-    """Return arguments for a run on a repository in which one Application is updated and one fails."""
+    """Return arguments for a run in which one Application is updated and another fails."""
     repo = repository(tmp_path, "shop")
     apps = manifest(tmp_path, application("shop", repo), application("gone", repo))
     return repo, [

@@ -67,7 +67,9 @@ def test_only_one_of_2_000_applications_is_read() -> None:
 def test_two_applications_with_the_same_name_are_reported(
     other: str, generated_by: str, told: int
 ) -> None:
-    """If two clusters' manifests are in one folder, only one Application would be updated, without warning."""
+    """If two clusters' manifests are in one folder, only one Application would be updated, without
+    warning.
+    """
     staging = application("web", "https://git.example/staging.git")
     found = [
         Found(staging, "staging.yaml:1"),

@@ -86,7 +86,9 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["id"] not in OURS], ids=lambda case: case["id"]
 )
-def test_files_have_the_same_content_as_those_written_by_image_updater(case: dict[str, Any]) -> None:
+def test_files_have_the_same_content_as_those_written_by_image_updater(
+    case: dict[str, Any],
+) -> None:
     expected = case.get("expect_v1", case["expect"])
     changed, decisions = outcome(case["input"])
     assert changed == {

@@ -1,4 +1,4 @@
-"""Which Applications a run writes together: one group per repository, never with mixed credentials."""
+"""Which Applications a run writes together: one group per repository and set of credentials."""
 
 import pytest
 from support.fake_world import fake_world
@@ -81,7 +81,9 @@ def test_applications_with_different_credentials_are_not_written_together(
 
 
 def test_a_secret_belongs_to_its_applications_namespace() -> None:
-    """In another namespace, the same annotation refers to a different secret, which may be unreadable."""
+    """In another namespace, the same annotation refers to a different secret, which may be
+    unreadable.
+    """
     secret = "git:secret:argocd/x"
     found = by_repository(
         matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB
@@ -103,7 +105,7 @@ def test_applications_in_two_projects_with_the_same_credentials_are_written_toge
     [
         ("helmvalues:/apps/api/values.yaml", "argocd/api"),
         ("helmvalues:/apps/other/values.yaml", "argocd/root"),
-        ("helmvalues:/apps/web/valeus.yaml", ""),  # in its own folder, below the folder of an app of apps
+        ("helmvalues:/apps/web/valeus.yaml", ""),  # in its own folder, below an app of apps
     ],
 )
 def test_a_values_file_belongs_to_the_nearest_application(target: str, neighbour: str) -> None:

@@ -21,7 +21,9 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """Return Applications as read from manifests, or from a cluster (which returns some only as metadata)."""
+    """Return Applications as read from manifests, or from a cluster (which returns some only as
+    metadata).
+    """
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 
@@ -180,7 +182,7 @@ def test_untracked_images_are_not_counted_if_not_all_applications_were_read() ->
     [
         ({}, "ghcr.io/acme/web", True),
         ({"image_list": "docker.io/library/nginx"}, "nginx", True),
-        ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # an image with a broken entry is not untracked
+        ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # a broken entry is not untracked
         ({"web__allow_tag": "any"}, "ghcr.io/acme/web", True),
         (
             {"image_list": "ghcr.io/acme/web:>=1.0"},

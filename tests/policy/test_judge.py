@@ -30,8 +30,8 @@ FOLLOW = Policy(strategy="digest", constraints=("main",))
         ("1.2.3", SEMVER, "1.2.2", "update", "admitted"),
         ("1.2.3", SEMVER, "1.2.3", "unchanged", "same"),
         ("1.2.3", SEMVER, "1.2.4", "refuse", "not-newer"),
-        ("1.2.3", SEMVER, "latest", "update", "admitted"),  # not admitted, because it is not a version
-        ("1.2.3", RANGE, "2.0.0", "update", "admitted"),  # the current tag is not admitted, so it is always replaced
+        ("1.2.3", SEMVER, "latest", "update", "admitted"),  # not admitted: not a version
+        ("1.2.3", RANGE, "2.0.0", "update", "admitted"),  # not admitted, so always replaced
         ("2.0.0", RANGE, "1.2.0", "refuse", "constraint"),
         ("1.2.3", Policy(constraints=("~1.2", "1.2.x")), "", "update", "admitted"),
         ("1.2.3", Policy(constraints=("~1.2", "1.3.x")), "", "refuse", "constraint"),
@@ -39,7 +39,7 @@ FOLLOW = Policy(strategy="digest", constraints=("main",))
         ("1.3.0-rc1", Policy(constraints=(">=0-0",)), "1.2.0", "update", "admitted"),
         ("latest", SEMVER, "", "refuse", "not-a-version"),
         ("", SEMVER, "", "refuse", "not-a-version"),
-        ("v1.1.0", SEMVER, "1.1.0", "update", "admitted"),  # equal versions: the lexically greater tag wins
+        ("v1.1.0", SEMVER, "1.1.0", "update", "admitted"),  # equal versions: the greater text wins
         ("1.1.0", SEMVER, "v1.1.0", "refuse", "not-newer"),
         ("abc", NEWEST, "xyz", "update", "admitted"),
         ("2024-9", ALPHABETICAL, "2024-10", "update", "admitted"),
@@ -148,7 +148,7 @@ def test_platforms_match_as_in_image_updater(case: dict[str, Any]) -> None:
     [
         ("linux/arm64/v8", "linux/arm64/v8", True),
         ("linux/arm64/v8", "linux/arm64/invalid", False),
-        ("linux/arm/v6", "linux/arm/", False),  # a variant is required, but the image specifies none
+        ("linux/arm/v6", "linux/arm/", False),  # a variant is required, but not specified
         ("linux/arm/v6", "linux/arm/v7", False),
         ("linux/arm/v6", "linux/amd64/", False),
         ("linux/arm/v6", "linux/amd64/v6", False),

@@ -1,4 +1,4 @@
-"""The order defined by `tag-order`: tables of real tags, laws, hostile input, and Flux's policies."""
+"""The order that `tag-order` defines: real tags, laws, hostile input, and Flux's policies."""
 
 import random
 import re

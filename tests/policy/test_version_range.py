@@ -1,4 +1,4 @@
-"""Versions and ranges, tested with tables of results from Masterminds/semver v3.4, and with laws."""
+"""Versions and ranges: tables of results from Masterminds/semver v3.4, and laws."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ def test_ranges_admit_the_same_versions_as_in_image_updater(case: dict[str, Any]
 
 
 def pick(constraint: str | None, tags: list[str]) -> str | None:
-    """Return semver's pick: the highest admitted version, or of equal versions, the greatest text."""
+    """Return semver's pick: the highest admitted version (of equal versions, the greatest text)."""
     wanted = parse_range(constraint or "")
     admitted = [(read, tag) for tag in tags if (read := parse_version(tag)) and wanted.admits(read)]
     return max(admitted, default=(None, None))[1]

@@ -85,7 +85,9 @@ def test_check_writes_one_comment_for_each_pull_request(scene: Scene, server: Gi
     assert sorted(server.branches) == ["change", "main"]
 
 
-def test_the_comment_option_requires_a_plan_and_a_pull_request(scene: Scene, server: GitHub) -> None:
+def test_the_comment_option_requires_a_plan_and_a_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     scene.flags = ("--comment",)
     wrote = scene.call("run", "--image", f"{WEB}:1.1.0", env=environ(server))
     assert (wrote.code, "--dry-run" in wrote.stderr) == (2, True)

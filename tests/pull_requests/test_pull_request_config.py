@@ -30,7 +30,8 @@ def test_a_rule_in_the_config_can_request_a_pull_request(server: GitHub, tmp_pat
     scene.event(f"{API}:2.0.0")
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     assert len(server.pulls) == 1
-    # The annotation does not disable the pull request, and a specified label replaces those in the config.
+    # The annotation does not disable the pull request, and a specified label replaces those in the
+    # config.
     apps = [application("a", scene.url, image_list=f"web={WEB}", pull_request="false")]
     manifest(tmp_path, *apps)
     assert (

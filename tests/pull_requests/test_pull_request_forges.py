@@ -57,7 +57,7 @@ def story(scene: Scene) -> None:
 
 
 def closed(scene: Scene) -> None:
-    """Close a request. The same build does not reopen it, but a newer build opens another request."""
+    """Close a request. The same build does not reopen it, but a newer build opens another one."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
@@ -84,7 +84,9 @@ def closed_and_branch_deleted(scene: Scene) -> None:
 
 
 def branch_deleted(scene: Scene) -> None:
-    """Delete the branch. The branch returns with its request, or with a new request if that was closed."""
+    """Delete the branch. The branch returns with its request, or with a new request if that was
+    closed.
+    """
     scene.event(f"{WEB}:1.1.0")
     scene.delete()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
@@ -93,7 +95,7 @@ def branch_deleted(scene: Scene) -> None:
 
 
 def merged_between_push_and_text(scene: Scene) -> None:
-    """Merge a request together with a push that was just made, so nothing remains to be proposed."""
+    """Merge a request together with a recent push, so nothing remains to be proposed."""
     scene.event(f"{WEB}:1.1.0")
 
     def merge(request: Request) -> None:

@@ -1,6 +1,7 @@
-"""All requests to the forge and the Git server in a run that opens a pull request: users wait for each.
+"""All requests in a run that opens a pull request, to the forge and the Git server: users wait.
 
-A plain clone, commit, and push takes nine. The repository is private: credentials sent only on request would show up as a 401.
+A plain clone, commit, and push takes nine. The repository is private: credentials sent only on
+request would show up as a 401.
 """
 
 from pathlib import Path
@@ -28,7 +29,8 @@ class HttpScene(Scene):
 
 
 # Forge, branch, requests for a new pull request, and for a newer build. These forges need the
-# fewest and the most (see tests/forges/test_forge_requests.py). For HEAD, the run looks up the branch.
+# fewest and the most (see tests/forges/test_forge_requests.py). For HEAD, the run looks up the
+# branch.
 ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 11)]
 
 

@@ -1,4 +1,4 @@
-"""Pull requests opened by the command: holds, plans, tokens, auto-merge, and simultaneous events."""
+"""Pull requests opened by the command: holds, plans, tokens, auto-merge, simultaneous events."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -168,9 +168,7 @@ class Boasting(GitHub):
 @pytest.mark.parametrize(
     "page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"]
 )
-def test_implausible_forge_responses_are_not_written_to_results(
-    tmp_path: Path, page: str
-) -> None:
+def test_implausible_forge_responses_are_not_written_to_results(tmp_path: Path, page: str) -> None:
     with serving(Boasting()) as server:
         server.page = page
         scene, results = Scene(tmp_path, server), tmp_path / "results"

@@ -1,4 +1,6 @@
-"""Pull requests opened by the command: when, with which content, and what happens to waiting updates."""
+"""Pull requests opened by the command: when, with which content, and what happens to waiting
+updates.
+"""
 
 import json
 from pathlib import Path
@@ -124,7 +126,7 @@ def test_the_head_branch_can_be_named_by_an_annotation(server: GitHub, tmp_path:
 
 
 def test_a_head_branch_name_of_64_hexadecimal_digits_works(server: GitHub, tmp_path: Path) -> None:
-    """The template is Image Updater's own example. A separate request is opened for each version."""
+    """The template is Image Updater's own example. Each version has a separate request."""
     scene = Scene(tmp_path, server, git_branch="main:{{.SHA256}}")
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
     (pull,) = server.open
@@ -134,7 +136,9 @@ def test_a_head_branch_name_of_64_hexadecimal_digits_works(server: GitHub, tmp_p
     assert [len(one.head) for one in server.open] == [64, 64]
 
 
-def test_a_head_branch_with_the_same_name_as_its_base_is_an_error(server: GitHub, tmp_path: Path) -> None:
+def test_a_head_branch_with_the_same_name_as_its_base_is_an_error(
+    server: GitHub, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, server, git_branch="main:main")
     report = scene.event(f"{WEB}:1.1.0", code=3)
     assert verdict(report) == ("error", "annotation")
@@ -469,7 +473,9 @@ def test_an_update_is_carried_over_after_the_forge_was_down(
 def test_one_event_can_push_one_application_and_propose_another(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """One of two Applications needs a request. The commit pushed for the other does not affect that."""
+    """One of two Applications needs a request. The commit pushed for the other does not affect
+    that.
+    """
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()
     apps = json.loads(scene.apps.read_text())

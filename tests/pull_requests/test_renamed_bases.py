@@ -1,4 +1,6 @@
-"""The base of an open request is renamed. The Git host retargets the request. The head keeps its name."""
+"""The base of an open request is renamed. The Git host retargets the request. The head keeps its
+name.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,7 +202,9 @@ def test_a_hold_and_its_deferred_update_follow_a_renamed_default_branch(tmp_path
 
 
 def test_a_release_right_after_a_rename_ends_the_hold(scene: Scene) -> None:
-    """Nothing is remembered, so there is no new memory branch. The old memory branch is still deleted."""
+    """Nothing is remembered, so there is no new memory branch. The old memory branch is still
+    deleted.
+    """
     scene.call("hold", "a", "--reason", "INC-42")
     renamed(scene)
     assert "released" in scene.call("release", "a").stdout
