@@ -618,7 +618,7 @@ def test_releasing_an_unproven_build_keeps_the_hold_and_reports_why() -> None:
     assert (decision.verdict, decision.rule) == ("refuse", "signature")
     assert decision.because.startswith("not released: 1.5.0@sha256:")
     assert decision.because.endswith("; --discard ends the hold without writing it")
-    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
+    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # 1.5.0 is still held, and is newer
     signing(scene)
     scene.story.prove = lambda asked: dict.fromkeys(asked, Proof("signature", "cosign.pub"))
     scene.by_hand("release", "web")
@@ -695,7 +695,7 @@ def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build
     (decision,) = scene.story.run(job).decisions
     assert decision.verdict == "error"
     assert decision.because == "not released: 1.5.0 is waiting, and the registry answers 503"
-    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
+    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # 1.5.0 is still held, and is newer
     scene.story.answers = {}
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.5.0"}

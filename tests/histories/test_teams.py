@@ -1,6 +1,6 @@
 """Random histories of two Applications on a head branch and one on the base, with changing proofs.
 
-`test_histories` has an exact model of one Application. Here the world is larger, and only
+`test_histories` contains an exact model of one Application. Here, the world is larger, and only
 invariants are checked: no build leaves the list without a row and a reason, no held, refused, or
 unproven build is on the head branch, and the commit there contains exactly the changes in the list.
 """

@@ -32,7 +32,7 @@ from task.output.report_page import page
 from task.output.report_text import diff_text, plain, table
 from task.wiring import progress
 
-# Fields that contain one of a few words of ours, which determine how other fields are shown.
+# Fields that contain one of a few fixed words, which determine how other fields are shown.
 OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", "method"}
 DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
 VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
