@@ -125,7 +125,7 @@ def test_a_long_list_of_running_versions_is_truncated() -> None:
 
 
 LATER = [
-    (NEW, f"{WEB}:1.2.0", "failed"),  # the same commit, so the branch is not read
+    (NEW, f"{WEB}:1.2.0", "failed"),  # the same revision, so the branch is not read
     (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # a different revision with a different version
     (OLD, f"{WEB}:1.1.0", "failed"),
     (OLD, "", "failed"),  # the current image is unknown

@@ -124,7 +124,7 @@ ROWS: list[
     ([landed(head="h", request="7")], [], [], []),
     ([landed(head="h", request="7")], [ended()], [("web", "success")], ["success"]),
     ([landed(head="h", request="7")], [ended(succeeded=False)], [("web", "failure")], ["failure"]),
-    # on a branch that Argo CD does not follow
+    # written to a branch that Argo CD does not follow
     ([landed(head="other")], [], [], []),
     (
         [landed("a"), landed("b")],

@@ -191,7 +191,7 @@ def of_text(text: str) -> Subscribed:
 
 
 def updated(text: str, found: Subscribed) -> Any:
-    """Return the values after an update of every image to tag 2."""
+    """Return the values after updating every image to tag 2."""
     files = {PATH: File(text)}
     for sub in found.subscriptions:
         target = Target(

@@ -166,7 +166,7 @@ def test_an_invalid_annotation_is_an_error_and_prevents_the_subscription(
         ),  # without an alias, an entry is identified by the last part of its image name
         ({"write-back-traget": "kustomization"}, []),
         ({"pull-requests": "true"}, []),
-        # none of these typos appears to disable a rule
+        # none of these mistakes seems to disable a rule
         ({"image-lists": "x=acme/x"}, ["web", "api", ""]),
         ({"web.allow-tag": ""}, ["web", "api", ""]),
         ({"old.allow-tag": "any"}, ["web", "api", ""]),

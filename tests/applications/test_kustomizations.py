@@ -61,7 +61,7 @@ REMOTE = "is not in the repository"
         (
             "re\u017fources: [github.com/acme/base]",
             "is not a kustomization key",
-        ),  # Go treats this long s as an s
+        ),  # Go treats the long s as an s
         ("resources: [http://h/x.yaml]\nresources: []", "the key 'resources' appears twice"),
         (
             "configMapGenerator: [{files: [http://h/x], files: []}]",

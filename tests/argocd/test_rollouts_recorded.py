@@ -30,7 +30,7 @@ SEEN = [
     ("application-multi-source-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-other-namespace", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-helm-pull-fails", "resource-tree-pull-fails", SECOND, "progressing", True,
-     "synced; Argo CD has not reported its health since then"),  # all within one second: compare again
+     "synced; Argo CD has not reported its health since then"),  # in one second: compare again
     ("application-helm-degraded", "", SECOND, "failed", False,
      'degraded: Deployment "nopull" exceeded its progress deadline'),
     ("application-helm-degraded", "resource-tree-degraded", SECOND, "failed", False,

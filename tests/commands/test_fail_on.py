@@ -1,4 +1,4 @@
-"""The rows that `status --fail-on` reports, and how long each condition has existed."""
+"""The rows that `status --fail-on` reports, and the time since which each condition has held."""
 
 from dataclasses import replace
 from typing import Any

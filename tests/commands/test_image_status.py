@@ -59,7 +59,7 @@ def said(
             5,
             False,
             ["2a"],
-        ),  # builds from before the part of the history that was read have no commit
+        ),  # builds that predate the fetched history have no commit
         (["2", "1"], "ab", 5, True, ["2a"]),  # more versions exist, so 1 may be older than b
         (["2", "2"], "ab", 5, True, []),
         (["3", "2", "1"], "abc", 2, True, ["3a", "2b"]),

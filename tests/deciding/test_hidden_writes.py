@@ -215,7 +215,9 @@ def images(chance: random.Random) -> list[dict[str, str]]:
 
 
 def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications that use an overlay with a base and components. Any may have entries."""
+    """Yield Applications that use an overlay with a base and components. Any of these may have
+    entries.
+    """
     chance = random.Random(40)  # noqa: S311 - the same layouts each time
     for _ in range(number):
         nested = chance.random() < 0.3

@@ -64,7 +64,7 @@ ROWS = [
     (TWO, "migrate", ["web-db v1", "web v9"], ["web-db v2", "web v9"]),
     # an entry that neither alias names is kept: two conflicting rules cannot both apply to it
     (TWO, "app", ["web v1", f"{WEB} v1"], ["web v2", f"{WEB} v1"]),
-    # an alias without a name owns the entries that no other alias names
+    # an alias without an image name owns the entries that no other alias names
     (
         {"app": "", "migrate": "web-db"},
         "app",

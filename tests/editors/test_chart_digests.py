@@ -133,7 +133,7 @@ def test_no_successful_update_renders_another_image(tmp_path: Path) -> None:
         ({"values": "image: {digest: ''}", "value_files": {"prod.yaml": f"image: {{digest: '{OTHER}'}}"}}, False),
         ({"value_files": {"values.yaml": f"image: {{digest: '{OTHER}'}}", "prod.yaml": "image: {digest: ~}"}}, False),
         ({"value_files": {"values.yaml": "image: {digest: ''}", "prod.yaml": f"image: {{digest: '{OTHER}'}}"}}, True),
-        ({"value_files": {"charts/image/values.yaml": f"digest: '{OTHER}'"}}, True),  # chart "image"
+        ({"value_files": {"charts/image/values.yaml": f"digest: '{OTHER}'"}}, True),  # "image"
         ({"value_files": {"values.yaml": f"other: {{digest: '{OTHER}'}}\ndigest: '{OTHER}'"}}, False),
         ({"value_files": {"values.yaml": f"image: {{tag: 1, checksum: '{OTHER}', initTag: 1, initDigest: '{OTHER}'}}"}},
          False),

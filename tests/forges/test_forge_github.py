@@ -306,7 +306,7 @@ def test_auto_merge_tries_other_methods_if_the_settings_are_hidden(
 
 @pytest.mark.parametrize("owner", [OWNER, "before"])
 def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
-    """Redirects point to a numeric ID, and 307 repeats a POST. Queries need the new owner's name."""
+    """Redirects point to a numeric ID; 307 repeats a POST. Queries need the new owner's name."""
     server.old_names = {f"{owner}/old"}
     old = World(
         server,

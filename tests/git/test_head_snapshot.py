@@ -17,7 +17,7 @@ PLACES = [Place("web.yaml"), Place("other.yaml")]
 
 
 def repository(folder: Path, branches: Mapping[str, str]) -> Path:
-    """Return a repository with `main` and branches from it, each with a different text in one file."""
+    """Return a repository with `main` and branches of it, each with its own text in one file."""
     repo = bare_repo(
         folder, {"web.yaml": BEFORE, "other.yaml": "other\n", "far/away.yaml": "far\n"}
     )

@@ -215,7 +215,7 @@ def test_credentials_without_a_server_are_a_usage_error(scene: Scene, web: Nginx
     assert "--git-credentials-url" in result.stderr
 
 
-# failures over https
+# https: what is reported for each failure
 
 
 def problem(result: Result) -> tuple[int, str, str]:

@@ -71,7 +71,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def project(scene: Scene, *keys: str) -> None:
-    """Add an AppProject to the Application, so Argo CD only syncs commits signed with these keys."""
+    """Add an AppProject, so that Argo CD only syncs commits signed with these keys."""
     spec = {"signatureKeys": [{"keyID": key} for key in keys]}
     item = {
         "apiVersion": "argoproj.io/v1alpha1",

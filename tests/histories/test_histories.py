@@ -1,8 +1,8 @@
 """Random histories of runs, people, and merges, compared with a small model of what waits.
 
-The histories are kept in memory, so thousands are possible. In the model, versions are numbers. They are ordered
-by tag (semver, alphabetical) or by the sequence of their builds (newest-build). Hypothesis prints
-the shortest failing history.
+The histories are kept in memory, so thousands are possible. In the model, versions are numbers.
+They are ordered by tag (semver, alphabetical) or by the sequence of their builds (newest-build).
+Hypothesis prints the shortest failing history.
 """
 
 from collections.abc import Callable, Mapping
@@ -357,8 +357,8 @@ class Histories(RuleBasedStateMachine):
 
     def _run(self, call: Callable[[], Report]) -> None:
         """Run, and check the report about builds that were waiting before."""
-        # A head with an empty list was already reported by the run that emptied the list. That run lost a
-        # race or was killed before it could delete the branch.
+        # A head with an empty list was already reported by the run that emptied the list. That run
+        # lost a race or was killed before it could delete the branch.
         listed = {build.alias for one in self.scene.branch.lists.values() for build in one.builds}
         waiting = self.scene.waiting.items()
         self.before = {name: version for name, version in waiting if name in listed}
@@ -384,7 +384,7 @@ class Alphabetical(Histories):
 
 
 class OnSomebodysBranch(RuleBasedStateMachine):
-    """A branch with people's commits is never replaced, so their changes and held versions remain."""
+    """A branch with people's commits is never replaced: their changes and held versions remain."""
 
     @initialize()
     def begin(self) -> None:

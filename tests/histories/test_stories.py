@@ -38,7 +38,9 @@ def test_updates_merged_by_others_are_kept() -> None:
 def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     back: str,
 ) -> None:
-    """Anyone with push access could have forged the branch's list. The next run that names it decides."""
+    """Anyone with push access could have forged the branch's list. The next run that names it
+    decides.
+    """
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0", "cron:1.2.0")
@@ -460,7 +462,9 @@ def test_a_replay_of_a_build_that_is_no_longer_proven_is_refused() -> None:
 
 
 def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before() -> None:
-    """The version left the list because the base has a newer one. The person's choice overrides that."""
+    """The version left the list because the base has a newer one. The person's choice overrides
+    that.
+    """
     scene = Scene()
     scene.event("web:1.4.0")
     scene.write("web", "1.5.0")
@@ -541,7 +545,9 @@ def test_a_waiting_build_is_kept_if_the_base_only_reformatted_the_file() -> None
 
 
 def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> None:
-    """Only the Application's annotations determine which version is newer, so neither is lost or wins."""
+    """Only the Application's annotations determine which version is newer, so neither is lost or
+    wins.
+    """
     scene = Scene()
     story = team(scene)
     scene.event("web:1.1.0", story=story)
@@ -612,7 +618,7 @@ def test_releasing_an_unproven_build_keeps_the_hold_and_reports_why() -> None:
     assert (decision.verdict, decision.rule) == ("refuse", "signature")
     assert decision.because.startswith("not released: 1.5.0@sha256:")
     assert decision.because.endswith("; --discard ends the hold without writing it")
-    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
+    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # 1.5.0 is still held, and is newer
     signing(scene)
     scene.story.prove = lambda asked: dict.fromkeys(asked, Proof("signature", "cosign.pub"))
     scene.by_hand("release", "web")
@@ -689,7 +695,7 @@ def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build
     (decision,) = scene.story.run(job).decisions
     assert decision.verdict == "error"
     assert decision.because == "not released: 1.5.0 is waiting, and the registry answers 503"
-    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
+    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # 1.5.0 is still held, and is newer
     scene.story.answers = {}
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.5.0"}

@@ -1,6 +1,6 @@
 """Random histories of two Applications on a head branch and one on the base, with changing proofs.
 
-`test_histories` has an exact model of one Application. Here the world is larger, and only
+`test_histories` contains an exact model of one Application. Here, the world is larger, and only
 invariants are checked: no build leaves the list without a row and a reason, no held, refused, or
 unproven build is on the head branch, and the commit there contains exactly the changes in the list.
 """
@@ -257,7 +257,9 @@ class Teams(RuleBasedStateMachine):
         report: Report,
         released: Collection[str] = (),
     ) -> None:
-        """Check that each removed build has a row and a valid reason, and that the remaining builds are valid."""
+        """Check that each removed build has a row and a valid reason, and that the remaining builds
+        are valid.
+        """
         after = self.listed
         rows = {
             (one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting
@@ -308,7 +310,9 @@ class Teams(RuleBasedStateMachine):
     def has_arrived(
         self, aliases: Collection[str], number: int, apps: Collection[str], report: Report
     ) -> None:
-        """Check that a valid new build that is not held, or a newer one, is waiting after its event."""
+        """Check that a valid new build that is not held, or a newer one, is waiting after its
+        event.
+        """
         unknown = {
             (one.subscription.application.name, one.subscription.entry.alias)
             for one in report.decisions

@@ -1,4 +1,4 @@
-"""GitLab CI: reads the shipped component, and creates the job's container like the Docker executor."""
+"""GitLab CI: reads the shipped component, and creates its container like the Docker executor."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,9 @@ def gitlab(
 
 
 def _entrypoint(image: Mapping[str, Any]) -> str:
-    """Return "", but reject an image whose entrypoint would receive the runner's shell as an argument."""
+    """Return "", but reject an image whose entrypoint would receive the runner's shell as an
+    argument.
+    """
     if image.get("entrypoint") != [""]:
         raise Refused("the job's shell would be an argument of the image's entrypoint")
     return ""

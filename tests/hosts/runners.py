@@ -271,7 +271,7 @@ def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -
 
 
 def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
-    """Return part of a manifest with its references replaced. A lone list becomes several elements."""
+    """Return part of a manifest with references replaced. A lone list becomes several elements."""
     if isinstance(value, Mapping):
         return {key: fill(one, pattern, resolve) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -56,7 +56,7 @@ class Ran(NamedTuple):
 
 
 def as_process(step: Step, root: Path) -> Ran:
-    """Run a step with the locally installed command. `root` replaces the container's root folder."""
+    """Run a step with the locally installed command. `root` replaces the container's root."""
     lay(step, root)
     # Skip a shell that only starts the command, because forks start faster. Image tests cover it.
     script = re.fullmatch(r"set -e\nimage-update ([a-z ]+)", step.command[-1])
@@ -127,7 +127,9 @@ def _lay_files(folder: Path, volume: Volume) -> None:
 
 
 def _lay_secret(folder: Path, volume: Volume) -> None:
-    """Write links to links to the files, as the kubelet does. The pod's group may read them in any mode."""
+    """Write links to links to the files, as the kubelet does. The pod's group may read them in any
+    mode.
+    """
     real = folder / "..2026_01_02_03_04_05.678901234"
     real.mkdir()
     real.chmod(0o755)
@@ -156,7 +158,9 @@ def read_files(root: Path, paths: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def rights(*contexts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the podman options equivalent to these security contexts. An unknown setting is an error."""
+    """Yield the podman options equivalent to these security contexts. An unknown setting is an
+    error.
+    """
     context = {key: value for one in contexts for key, value in one.items()}
     given = {
         key: value

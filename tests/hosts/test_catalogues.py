@@ -41,7 +41,9 @@ def of_kind(path: Path) -> str:
 
 @pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
 def test_artifact_hub_accepts_the_repository_file(path: Path) -> None:
-    """The owner is whoever adds the repository. An owner in the file is an email address; we have none."""
+    """The owner is whoever adds the repository. An owner in the file is an email address; we have
+    none.
+    """
     (document,) = documents(path)
     assert problems("artifacthub-repo", document) == []
     assert set(document) <= {"ignore", "repositoryID"}
@@ -116,9 +118,7 @@ def test_the_tekton_catalog_accepts_each_manifest(path: Path) -> None:
 def test_the_github_marketplace_accepts_the_action() -> None:
     (action,) = documents(ROOT / "action.yml")
     assert faults("github-marketplace", action) == []
-    assert (
-        problems("github-action", action) == []
-    )  # the icons and colors that the Marketplace supports
+    assert problems("github-action", action) == []  # the supported icons and colors
     assert not (ROOT / "action.yaml").exists()
     assert (ROOT / "README.md").exists()
 

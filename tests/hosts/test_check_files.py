@@ -244,7 +244,9 @@ def test_a_change_without_tracked_versions_passes_the_check(scene: Scene, host: 
 
 
 def tekton(scene: Scene, head: str) -> Ran:
-    """Run on a host without its own variables: base and head are parameters, and there is no checkout."""
+    """Run on a host without its own variables: base and head are parameters, and there is no
+    checkout.
+    """
     given = {
         "command": "check",
         "base": "main",
@@ -305,7 +307,9 @@ def test_a_push_job_fails_without_a_base(scene: Scene) -> None:
 def test_a_pull_request_from_a_fork_fails_if_a_secret_is_missing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The registry needs credentials that a fork's request does not receive, or is unreachable from it."""
+    """The registry needs credentials that a fork's request does not receive, or is unreachable from
+    it.
+    """
     monkeypatch.setenv("IMAGE_UPDATE_REGISTRY_CHECK", "always")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     ran = pull_request(scene, scene.change(AGREED))

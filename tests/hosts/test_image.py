@@ -1,4 +1,4 @@
-"""The image built from the Dockerfile: its contents, and its behavior as process 1 in a container."""
+"""The image built from the Dockerfile: contents, and behavior as a container's process 1."""
 
 import json
 import os
@@ -45,7 +45,9 @@ def test_the_base_image_is_pinned_and_replaceable() -> None:
 
 
 def test_renovate_updates_the_base_images_digest() -> None:
-    """Renovate reads the default of an ARG used in FROM. Dependabot does not, and only updates actions."""
+    """Renovate reads the default of an ARG used in FROM. Dependabot does not, and only updates
+    actions.
+    """
     renovate = json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
     assert renovate["enabledManagers"] == ["dockerfile"]
     assert renovate["dockerfile"]["pinDigests"] is True
@@ -57,7 +59,7 @@ def test_renovate_updates_the_base_images_digest() -> None:
 
 
 def shell(image: str, script: str, *options: str) -> str:
-    """Return a script's output in a container with a read-only root, run by a user without a name."""
+    """Return a script's output in a container with a read-only root, run by a nameless user."""
     nobody = (*STRANGER, "--entrypoint=/bin/sh")
     return said(*containers.run(image, *nobody, *options, command=("-c", script)))
 

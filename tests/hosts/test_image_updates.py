@@ -127,7 +127,7 @@ def github(scene: Scene, way: str) -> Step:
 
 
 def gitlab(scene: Scene, way: str) -> Step:
-    """Return a GitLab step with secrets in project variables, and a CA bundle in a file variable."""
+    """Return a GitLab step with secrets in project variables and a CA bundle in a file variable."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     files = {**applications(scene, way).files, "ca.pem": scene.web.ca.read_text()}
     if way == "ssh":

@@ -56,7 +56,9 @@ def leaf() -> Any:
 
 
 def parameters(host: str) -> dict[str, str | None]:
-    """Return declared parameters and their defaults. For required parameters, the default is `None`."""
+    """Return declared parameters and their defaults. For required parameters, the default is
+    `None`.
+    """
     if host in ("tekton", "stepaction"):
         return {one["name"]: one.get("default") for one in load(MANIFESTS[host])["spec"]["params"]}
     if host == "argo":
@@ -144,7 +146,9 @@ def test_a_form_is_small_enough_for_dashboards(path: Path) -> None:
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
 def test_descriptions_refer_to_parameters_and_options_correctly(path: Path) -> None:
-    """An option that is not a parameter is written as --name, and passed in the `options` parameter."""
+    """An option that is not a parameter is written as --name, and passed in the `options`
+    parameter.
+    """
     for name, one in declared(path).items():
         named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
         assert not [flag for flag, _ in named if flag in table.FORM]
@@ -261,7 +265,7 @@ def test_github_accepts_every_secret_as_an_input() -> None:
 
 
 def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
-    """Return the pod as completed by the host, with this security context on containers that run as root.
+    """Return the pod as completed by the host, with this security context on the root containers.
 
     Compared with Argo Workflows 4.1 (`newExecContainer`: `executor.securityContext` of the controller's ConfigMap) and
     Tekton Pipelines 1.15 (`set-security-context`).
@@ -367,7 +371,9 @@ def test_locks_and_timeouts_are_left_to_the_caller() -> None:
 
 
 def test_argo_declares_the_report_artifact_as_optional() -> None:
-    """Argo fails a step if it cannot store the artifact. By default, Argo has no artifact repository."""
+    """Argo fails a step if it cannot store the artifact. By default, Argo has no artifact
+    repository.
+    """
     assert parameters("argo")["report"] == "false"
     (artifact,) = leaf()["outputs"]["artifacts"]
     assert artifact["optional"] is True

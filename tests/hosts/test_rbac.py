@@ -1,4 +1,4 @@
-"""The shipped RBAC manifests grant exactly what the step needs: nothing is denied, nothing unused."""
+"""The shipped RBAC manifests grant what the step needs: nothing is denied, nothing is unused."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""A release requires only a tag: the release notes, the jobs and their permissions, and the wheel."""
+"""A release requires only a tag: the release notes, the jobs, their permissions, and the wheel."""
 
 import re
 import shutil

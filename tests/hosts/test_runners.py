@@ -82,7 +82,7 @@ BAD = at(live(), "OutOfSync", "Healthy", operation=operated("Failed", message="n
 
 
 def secrets(given: Mapping[str, str]) -> runners.Secrets:
-    """Return a namespace that contains every Secret named by a parameter, with every requested key."""
+    """Return a namespace with every Secret that parameters name, and all requested keys."""
     asked = "".join(path.read_text() for path in (TASK, TEMPLATE))
     keys = dict.fromkeys(re.findall(r"\bkey: ([\w.-]+)", asked), "text")
     return {
@@ -254,7 +254,9 @@ def another(host: str, name: str) -> Any:
 
 
 def started(host: str, given: Mapping[str, str]) -> Step:
-    """Return the step that the host starts, without the results function, which never compares equal."""
+    """Return the step that the host starts, without the results function, which never compares
+    equal.
+    """
     return replace(HOSTS[host](given, ""), results=nothing)
 
 
@@ -349,9 +351,7 @@ def test_a_promotion_updates_the_target_application(tmp_path: Path, host: str) -
 def test_a_scan_updates_the_application(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(
-        "IMAGE_UPDATE_REGISTRY_CHECK"
-    )  # all tests use this variable to disable the registry
+    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # set in all tests to disable the registry
     with registry_api() as registry:
         registry.put("acme/web", "1.7.0", image())
         named = f"{registry.name}/acme/web"
@@ -499,9 +499,7 @@ def test_the_simulated_hosts_reject_invalid_parameters(host: str) -> None:
     with pytest.raises(Refused):
         HOSTS[host]({"image": "x:1", "no-such-parameter": "x"}, "")
     for name, default in declared(host).items():
-        if (
-            default is None and host != "github"
-        ):  # for a missing parameter, GitHub's runner passes an empty value
+        if default is None and host != "github":  # GitHub passes an empty value
             with pytest.raises(Refused, match=name):
                 HOSTS[host]({}, "")
 
@@ -553,7 +551,8 @@ def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) 
         "2.0.0",
         '["argocd/api"]',
     ), ran.stderr
-    # A local folder has no pull requests, but with pull-request, nothing is pushed to the base either.
+    # A local folder has no pull requests, but with pull-request, nothing is pushed to the base
+    # either.
     third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
     refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
     assert (refused.code, git(web, "rev-list", "--count", "main")) == (3, "2"), refused.stderr

@@ -51,7 +51,7 @@ def test_samples_exist_for_the_common_image_builders() -> None:
     assert [
         builder for builder in ("moby/buildkit", "buildah", "ko-build/ko") if builder not in text
     ] == []
-    assert "kaniko-project" not in text  # archived projects
+    assert "kaniko-project" not in text  # kaniko is archived
 
 
 def seconds(text: str) -> int:
@@ -63,7 +63,9 @@ def seconds(text: str) -> int:
 
 
 def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Yield the time limits on our step in samples, READMEs, and guides as (place, parameters, limit)."""
+    """Yield the time limits on our step in samples, READMEs, and guides as (place, parameters,
+    limit).
+    """
     pages = [
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "tekton").rglob("*.md"),

@@ -158,7 +158,9 @@ def hosted() -> Iterator[tuple[str, str, Any]]:
 
 
 def faults(schema: str, document: Any) -> list[str]:
-    """Return the schema errors. The check runs in-process because the program takes seconds per file."""
+    """Return the schema errors. The check runs in-process because the program takes seconds per
+    file.
+    """
     path = files("check_jsonschema") / "builtin_schemas/vendor" / f"{schema}.json"
     rules = json.loads(path.read_text(encoding="utf-8"))
     return [
@@ -249,9 +251,7 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
     assert used == set(inputs)
     known = {one.variable: one.name for one in table.parameters()}
     known["IMAGE_UPDATE_PARAMETER_OPTIONS"] = "options"
-    known["IMAGE_UPDATE_REPORT"] = (
-        "report"  # the default is a file, so every command must accept it
-    )
+    known["IMAGE_UPDATE_REPORT"] = "report"  # the default is a file, so all must accept it
     variables = dict(job["variables"])
     assert variables.pop("IMAGE_UPDATE_DOTENV") == job["artifacts"]["reports"]["dotenv"]
     assert variables == {name: f"$[[ inputs.{known[name]} ]]" for name in variables}

@@ -204,7 +204,7 @@ def test_an_oversized_page_is_requested_in_smaller_pages(api: KubernetesApi) -> 
 def test_full_objects_are_listed_in_pages_of_limited_size(
     api: KubernetesApi,
 ) -> None:
-    """Parsing a page of 500 Applications takes 80 MB, which is more memory than the step requests."""
+    """Parsing a page of 500 Applications takes 80 MB, more memory than the step requests."""
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=100_000) for n in range(80)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
     first, *others = [int(one.query["limit"]) for one in api.asked]
@@ -303,7 +303,9 @@ def test_a_merge_patch_adds_an_annotation(api: KubernetesApi) -> None:
 
 
 def test_a_refresh_requested_during_another_refresh_is_kept(api: KubernetesApi) -> None:
-    """Argo CD 3.6 removes the annotations only if the timestamp is still the one that it started with."""
+    """Argo CD 3.6 removes the annotations only if the timestamp is still the one that it started
+    with.
+    """
     many(api, 1)
     applications = ClusterApplications(reach(api))
     stamp = "argocd.argoproj.io/refresh-timestamp"

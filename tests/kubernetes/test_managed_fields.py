@@ -49,7 +49,7 @@ JSON = st.recursive(
 
 
 def emptied(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, except that the second has empty `managedFields` lists."""
+    """Return whether two values are equal, except for empty `managedFields` lists in the second."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             (key == "managedFields" and isinstance(one[key], list) and other[key] == [])

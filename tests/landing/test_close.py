@@ -9,7 +9,7 @@ from task.errors import RepositoryError, UnreachableError
 def test_a_head_branch_that_the_server_refuses_to_delete_is_reported_only_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """GitLab and Gitea do not allow deleting a protected branch with git. The build does not fail."""
+    """GitLab and Gitea forbid deleting a protected branch with git. The build does not fail."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.write("web", "1.1.0")
@@ -31,9 +31,7 @@ def test_a_head_branch_that_the_server_refuses_to_delete_is_reported_only_once(
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
     assert not [line for _, line in scene.story.log if "was not deleted" in line]
     scene.event("web:1.2.0")
-    assert (
-        scene.branch.heads[HEAD].before == scene.branch.files
-    )  # the branch is ours, and was recreated
+    assert scene.branch.heads[HEAD].before == scene.branch.files  # ours, and recreated
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["at once", "after a run"])

@@ -1,4 +1,4 @@
-"""How long a run tries to change a contended branch: until the run's deadline, on a pausable clock."""
+"""How long a run tries to change a contended branch: until its deadline, on a pausable clock."""
 
 from collections.abc import Iterator
 from itertools import islice

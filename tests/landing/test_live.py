@@ -1,4 +1,4 @@
-"""Live Applications patched by concurrent runs, through APIs that are as atomic as the real APIs."""
+"""Live Applications patched by concurrent runs, through APIs as atomic as the real ones."""
 
 import random
 import threading

@@ -1,4 +1,6 @@
-"""Two Applications or aliases write to the same place, and one refuses a version that the other writes."""
+"""Two Applications or aliases write to the same place, and one refuses a version that the other
+writes.
+"""
 
 from typing import Any
 
@@ -18,7 +20,9 @@ POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\
 
 
 def two(where: str, other: str = "", **second: str) -> list[dict[str, Any]]:
-    """Return two Applications with the same files: `a` accepts only ~1.0, and `b` accepts everything."""
+    """Return two Applications with the same files: `a` accepts only ~1.0, and `b` accepts
+    everything.
+    """
     found = []
     for name, more in (("a", {"image_list": f"web={WEB}:~1.0"}), ("b", second)):
         aim = where if name == "a" else other or where
@@ -99,9 +103,7 @@ def test_a_refusal_is_not_overridden_by_a_different_version() -> None:
     one.others = [apps[1]]
     images = (parse_image(f"{WEB}:1.1.0"), parse_image(f"{WEB}:9.0.0"))
     report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
-    assert (
-        words(report)[f"argocd/a web={WEB}"] == "overridden"
-    )  # the first refusal by this Application
+    assert words(report)[f"argocd/a web={WEB}"] == "overridden"  # its first refusal
     images = (parse_image(f"{WEB}:9.0.0"), parse_image(f"{WEB}:1.1.0"))
     one.branch.commit({target("a"): KUSTOMIZATION})
     report = one.run(Job("run", images, SCOPE, Terms(), WORDING))

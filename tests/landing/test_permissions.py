@@ -25,7 +25,7 @@ VALUES = "image:\n  tag: 1.0.0\n"
 
 
 class Branches(Branch):
-    """A repository with a second branch in addition to the default branch, and with symbolic links."""
+    """A repository with a second branch besides the default branch, and with symbolic links."""
 
     def __init__(
         self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()

@@ -1,4 +1,6 @@
-"""Path rules apply to each changed file, whatever the Application's folder (on an in-memory branch)."""
+"""Path rules apply to each changed file, whatever the Application's folder (on an in-memory
+branch).
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -35,9 +35,7 @@ def test_the_range_spans_the_commits_of_the_recorded_builds() -> None:
 
 def test_no_range_is_shown_without_the_current_versions_commit() -> None:
     assert ranges(None) == []
-    assert (
-        ranges(Written("main-0", "", OLD)) == []
-    )  # a person has since written a different version
+    assert ranges(Written("main-0", "", OLD)) == []  # overwritten by a person since
 
 
 def test_a_rollback_shows_no_range() -> None:

@@ -52,9 +52,7 @@ def already_there(what: str) -> Scene:
         scene.by_hand("hold", "web")
     if "1.2.0" in what:
         scene.event("web:1.2.0")
-    if (
-        "then a hold" in what
-    ):  # a person commits the version, so no run removes the build from the head branch
+    if "then a hold" in what:  # committed by a person, so no run removes the build from the head
         held = (
             f"files:\n  {target('a')}:\n    images:\n      web:\n        hold: {{reason: broken}}\n"
         )

@@ -1,4 +1,4 @@
-"""A law: files that annotations may not write are never written, whatever the target and links are."""
+"""A law: files that annotations may not write are never written, whatever the target and links."""
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping

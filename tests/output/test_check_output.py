@@ -1,4 +1,4 @@
-"""What people and programs read in a report of `check`."""
+"""A `check` report as seen by people and by programs."""
 
 import io
 import json
@@ -66,7 +66,7 @@ MIXED = checked(
         (checked(problems=(Problem(Trouble.warning("x", "x")),)), 0, "unchanged"),
     ],
 )  # fmt: skip
-def test_a_report_with_a_refused_version_never_passes(
+def test_a_check_report_with_a_refused_version_never_passes(
     found: Report, code: int, status: str
 ) -> None:
     assert (found.exit, results(found)["status"]) == (code, status)
@@ -75,7 +75,7 @@ def test_a_report_with_a_refused_version_never_passes(
     assert any(problem.severity == "error" for problem in found.problems) == (code != 0)
 
 
-def test_the_text_has_a_line_for_each_version_with_its_location() -> None:
+def test_the_text_contains_a_line_for_each_version_with_its_location() -> None:
     head = (
         "image-update check ghcr.io/acme/web:1.1.0: 1 refused, 1 held, 1 admitted; exit code 5 (for the"
         " author of the change)"
@@ -88,11 +88,11 @@ def test_the_text_has_a_line_for_each_version_with_its_location() -> None:
     ]
 
 
-def test_a_change_without_tracked_versions_is_reported_in_one_line() -> None:
+def test_a_change_without_tracked_versions_is_reported_on_one_line() -> None:
     assert plain(as_json(checked())) == "image-update check: no tracked version has changed\n"
 
 
-def test_the_summary_shows_refused_versions_with_their_location() -> None:
+def test_the_summary_shows_refused_versions_with_their_locations() -> None:
     text = summary(as_json(MIXED), 10_000)
     assert text.startswith("### Image Update: 1 refused, 1 held, 1 admitted\n")
     assert "`apps/web/values.yaml:7`" in text

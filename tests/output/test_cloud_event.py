@@ -1,4 +1,4 @@
-"""A CloudEvent for each commit."""
+"""The CloudEvent that is sent for each commit."""
 
 import json
 from dataclasses import replace
@@ -107,7 +107,9 @@ def test_the_event_type_depends_on_whether_the_change_is_merged(
 
 
 def test_a_rollback_is_reported_as_a_rollback() -> None:
-    """Its event goes from the new version back to the old one. The update has a separate event."""
+    """The rollback event goes from the new version back to the old one. The update has a separate
+    event.
+    """
     back = commit(commit="c" * 40, rollback=True)
     undone = replace(decision(), candidate=replace(WEB, tag="1.0.0"), current=Reading(tag="1.1.0"))
     report = Report("run", (WEB,), 1, (decision(),), (commit(), back), (), 6, undone=(undone,))
@@ -123,7 +125,7 @@ def test_a_predicted_commit_causes_no_event() -> None:
     assert events(commit(commit=None)) == ()
 
 
-def test_each_commit_has_its_own_changes_and_its_own_id() -> None:
+def test_the_event_for_each_commit_has_its_own_changes_and_id() -> None:
     two = (decision(), decision("api", head="update"), decision("old", "refuse"))
     here, there = events(
         commit(), commit(head="update", applications=("argocd/api",)), decisions=two
@@ -135,11 +137,11 @@ def test_each_commit_has_its_own_changes_and_its_own_id() -> None:
     assert here["id"] != there["id"]
 
 
-def test_the_same_commit_has_the_same_id() -> None:
+def test_the_event_for_the_same_commit_has_the_same_id() -> None:
     assert events(commit())[0]["id"] == events(commit(attempts=2))[0]["id"]
 
 
-def test_the_source_of_an_event_is_never_empty() -> None:
+def test_an_events_source_is_never_empty() -> None:
     assert events(commit())[0]["source"] == NOBODY
 
 

@@ -1,4 +1,4 @@
-"""Text by others is never interpreted, in any field of a report, a log line, or a finding."""
+"""Text from others is never interpreted, in any field of a report, a log line, or a finding."""
 
 import io
 import json
@@ -32,7 +32,7 @@ from task.output.report_page import page
 from task.output.report_text import diff_text, plain, table
 from task.wiring import progress
 
-# Fields with one of our own few words, which decide how other fields are shown.
+# Fields that contain one of a few fixed words, which determine how other fields are shown.
 OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", "method"}
 DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
 VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
@@ -51,7 +51,7 @@ WHOLE = report(
 
 
 def poisoned(value: Any, text: str, name: str = "") -> Any:
-    """Return the value with this text in every field that others name."""
+    """Return the value with this text in every field that others can set."""
     if name == "diff" and value:
         return DIFF.format(text)
     if isinstance(value, str):
@@ -97,14 +97,16 @@ def test_plain_text_contains_no_dangerous_sequences(evil: Report) -> None:
 def test_a_table_contains_no_dangerous_sequences(
     evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """The printed table is checked, because a wrapped line may begin anywhere."""
+    """The printed table is checked, because a wrapped line may begin at any point in the text."""
     for one in (evil, replace(evil, decisions=())):
         assert write_stdout(table(as_json(one), terminal(width))) is None
     assert dangers(capsysbinary.readouterr().out.decode()) == []
 
 
 def test_hostile_metric_labels_stay_on_one_line(text: str) -> None:
-    """Labels have only our own words. But even with others' text, each sample would be one line."""
+    """Labels contain only our own words. But even with text from others, each sample would be one
+    line.
+    """
     one = decision("update", text)
     shown = generate_latest(
         metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)
@@ -145,7 +147,7 @@ def test_a_log_contains_no_dangerous_sequences(text: str, form: str, person: boo
     assert [line for line in lines if dangers(line)] == [
         line for line in lines if line.startswith("::")
     ]
-    # Our own commands are one line each, and the runner decodes them to the same text.
+    # Each of our own commands is on one line, and the runner decodes it to the same text.
     ours = [line for line in lines if line.startswith("::")]
     assert len(ours) == (9 if form == "github" else 0)
     assert [line for line in ours if dangers(line.split("::", 2)[2])] == []

@@ -1,4 +1,4 @@
-"""The lines of the log in each of its formats."""
+"""The log lines in each log format."""
 
 import io
 import json

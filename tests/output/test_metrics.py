@@ -1,4 +1,4 @@
-"""The text that Prometheus reads."""
+"""The metrics text that Prometheus reads."""
 
 import re
 from typing import Any
@@ -86,7 +86,7 @@ def test_every_line_is_valid_prometheus_text() -> None:
         ("last_run_rollbacks", 1),
     ],
 )
-def test_a_run_is_counted_in_the_expected_series(series: str, value: float) -> None:
+def test_a_run_is_counted_in_the_expected_time_series(series: str, value: float) -> None:
     assert values(text_of(DONE, seconds=1.25, now=100))[PREFIX + series] == value
 
 
@@ -124,12 +124,12 @@ def test_counters_continue_and_gauges_are_replaced() -> None:
         "\x00\n{} 1\n",
     ],
 )
-def test_invalid_lines_of_the_previous_file_are_ignored(before: str) -> None:
+def test_invalid_lines_in_the_previous_file_are_ignored(before: str) -> None:
     assert text_of(DONE, seconds=1, now=1, before=before) == text_of(DONE, seconds=1, now=1)
 
 
 @given(st.text(st.sampled_from('{}=",\\# 1e.\t_seritymax')))
-def test_no_line_of_the_previous_file_stops_a_run(rest: str) -> None:
+def test_no_line_in_the_previous_file_stops_a_run(rest: str) -> None:
     assert text_of(DONE, seconds=1, now=1, before=f"image_update_problems_total{rest}")
 
 

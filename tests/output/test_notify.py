@@ -1,4 +1,4 @@
-"""Real metrics files and real event receivers. Their failures are warnings."""
+"""Real metrics files and real event receivers. Their failures only cause warnings."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def receiver() -> Iterator[Receiver]:
 def told(
     url: str, environ: dict[str, str] | None = None, report: Report = REPORT, ca_file: str = ""
 ) -> list[str]:
-    """Send events, and return the warnings."""
+    """Send events, and return the resulting warnings."""
     lines: list[tuple[str, str]] = []
     send_events(
         report, url, "", ca_file, environ or {}, lambda level, line: lines.append((level, line))
@@ -77,7 +77,7 @@ def told(
 
 
 def counted(path: str) -> list[str]:
-    """Write metrics, and return the warnings."""
+    """Write metrics, and return the resulting warnings."""
     lines: list[str] = []
     count_run(REPORT, path, 1.5, lambda _level, line: lines.append(line))
     return lines
@@ -105,7 +105,7 @@ def test_an_event_is_sent_again_with_the_same_id_to_a_busy_receiver(receiver: Re
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
-def test_a_rejected_event_is_a_warning_without_secrets(receiver: Receiver, status: int) -> None:
+def test_a_rejected_event_causes_a_warning_without_secrets(receiver: Receiver, status: int) -> None:
     receiver.answers = [status] * 3
     (line,) = told(f"{receiver.url}?key=s3cret", {TOKEN: "t0ken"})
     assert str(status) in line
@@ -113,7 +113,7 @@ def test_a_rejected_event_is_a_warning_without_secrets(receiver: Receiver, statu
     assert "t0ken" not in line
 
 
-def test_an_unreachable_receiver_is_a_warning_without_secrets() -> None:
+def test_an_unreachable_receiver_causes_a_warning_without_secrets() -> None:
     (line,) = told("http://127.0.0.1:1/x?key=s3cret")
     assert "could not be reached" in line
     assert "s3cret" not in line
@@ -124,7 +124,7 @@ def test_no_event_is_sent_without_a_commit(receiver: Receiver) -> None:
     assert receiver.got == []
 
 
-def test_an_unreadable_ca_file_is_a_warning(tmp_path: Path) -> None:
+def test_an_unreadable_ca_file_causes_a_warning(tmp_path: Path) -> None:
     (line,) = told("https://127.0.0.1:1/", ca_file=str(tmp_path / "none"))
     assert "--cloudevent-url" in line
 
@@ -141,7 +141,7 @@ def test_an_unreadable_ca_file_is_a_warning(tmp_path: Path) -> None:
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
     ],
 )
-def test_an_invalid_receiver_url_is_rejected_at_once(
+def test_an_invalid_receiver_url_is_rejected_immediately(
     url: str, environ: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError) as wrong:
@@ -182,7 +182,7 @@ def umask() -> int:
     return mask
 
 
-def test_counters_in_the_metrics_file_continue(tmp_path: Path) -> None:
+def test_counters_continue_from_the_values_in_the_metrics_file(tmp_path: Path) -> None:
     path = tmp_path / "x.prom"
     counted(str(path))
     counted(str(path))
@@ -202,7 +202,7 @@ def test_a_device_as_the_metrics_file_is_kept() -> None:
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
-def test_an_unwritable_metrics_file_is_a_warning(tmp_path: Path) -> None:
+def test_an_unwritable_metrics_file_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (line,) = counted(str(tmp_path / "file" / "x.prom"))
     assert line.startswith("--metrics-file: cannot write")

@@ -1,4 +1,4 @@
-"""Fields are only added to the report: 0.1 readers still work, and 0.1 reports are still shown."""
+"""Fields are only ever added to the report, so 0.1 readers work, and 0.1 reports are shown."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from task.output.report_page import page
 from task.output.report_text import table
 from task.schemas import load
 
-# The fields that 0.1 promised, by list.
+# The fields that 0.1 promised, keyed by list.
 REQUIRED = {
     "": "schema command status images decisions commits errors counts",
     "images": "reference registry repository tag digest",
@@ -27,7 +27,7 @@ REQUIRED = {
 
 
 def as_0_1(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the report without fields that were added later."""
+    """Return the report without fields that were added after 0.1."""
     kept = {name: report[name] for name in REQUIRED[""].split()}
     for part in ("images", "decisions", "commits", "errors"):
         kept[part] = [{name: one[name] for name in REQUIRED[part].split()} for one in kept[part]]
@@ -41,7 +41,7 @@ def test_the_required_fields_of_a_report_match_version_0_1() -> None:
         assert of.get("items", of)["required"] == names.split()
 
 
-def test_a_report_of_version_0_1_is_read_and_shown() -> None:
+def test_a_report_from_version_0_1_is_read_and_shown() -> None:
     job = Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=NOW), WORDING)
     old = report_of(json.dumps(as_0_1(as_json(story("semver").run(job)))))
     assert "rollback" not in old["commits"][0]

@@ -1,4 +1,4 @@
-"""The exit code of a run."""
+"""The exit code of a run, as derived from the report."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:
         yield from classes(one)
 
 
-# Only classes from task.errors occur in a run, so classes from tests do not matter.
+# Only error classes from task.errors occur in a run, so those defined in tests do not matter.
 ERRORS = sorted(
     {one for one in classes() if one.__module__ == "task.errors"}, key=lambda one: one.__name__
 )
@@ -43,12 +43,12 @@ ORDER = [1, 2, 75, 4, 3, 6, 5]
 @pytest.mark.parametrize(
     ("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)]
 )
-def test_the_most_urgent_exit_code_wins(first: int, later: list[int]) -> None:
+def test_the_most_urgent_exit_code_is_used(first: int, later: list[int]) -> None:
     troubles = [Trouble("x", "so", exit=Exit(code)) for code in (*reversed(later), first)]
     assert exit_of(troubles) == first
     assert exit_of(troubles[:-1], first) == first
 
 
-def test_an_error_without_an_exit_code_is_a_configuration_error() -> None:
+def test_an_error_without_an_exit_code_counts_as_a_configuration_error() -> None:
     nameless = replace(decision(), judged=Verdict("error", "annotation", "so"))
     assert exit_of([nameless.judged.trouble]) == Exit.CONFIGURATION

@@ -1,4 +1,4 @@
-"""The page's template is at the place where an installed package looks for it."""
+"""The page template is in the place where an installed package looks for it."""
 
 import subprocess
 import sys

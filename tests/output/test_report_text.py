@@ -1,4 +1,4 @@
-"""A report as text for people, on a terminal of any width."""
+"""A report as human-readable text, on a terminal of any width."""
 
 import re
 from io import BytesIO, TextIOWrapper
@@ -159,7 +159,7 @@ def test_the_headline_is_repeated_only_below_a_long_report(decisions: int, times
     assert far.endswith("30 updated\n")
 
 
-def test_a_run_that_never_started_is_reported_in_one_line() -> None:
+def test_a_run_that_never_started_is_reported_on_one_line() -> None:
     counts = dict.fromkeys(COUNTS, 0)
     ended = report(status="failed", images=[], counts=counts, exit_code=2)
     assert (
@@ -177,7 +177,7 @@ def test_output_without_colors_contains_no_escape_sequences() -> None:
 
 
 @pytest.mark.parametrize("plain", [console(encoding="latin-1"), plain_console()])
-def test_the_table_is_ascii_if_the_encoding_is_limited(plain: Console) -> None:
+def test_the_table_is_drawn_in_ascii_if_the_encoding_is_limited(plain: Console) -> None:
     assert table(report(decision(), commits=[commit()]), plain).isascii()
 
 
@@ -211,12 +211,12 @@ def test_control_characters_in_a_diff_are_made_visible() -> None:
     assert shown[5] == "\x1b[32m+[b]b  ^M\x1b[0m"
 
 
-def test_a_diff_keeps_its_lines_and_its_spaces() -> None:
+def test_a_diff_keeps_its_lines_and_spaces() -> None:
     diff = f"diff --git a/x b/x\n@@ -1 +1 @@\n+{'x' * 200}\n \n+a  \n"
     assert diff_text(diff, console(40)) == diff_text(diff, None) == diff
 
 
-def test_a_line_of_dashes_in_a_diff_is_not_a_header() -> None:
+def test_a_line_of_dashes_in_a_diff_is_not_treated_as_a_header() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- old\n+++ new\n"
     shown = diff_text(diff, console(colour=True)).splitlines()
     assert [line[:5] for line in shown[4:]] == ["\x1b[31m", "\x1b[32m"]
@@ -239,7 +239,7 @@ def test_an_unread_version_is_not_shown_as_none(
     assert f"  {version}  " in plain(several)
 
 
-def test_failures_are_listed_first_and_without_their_messages() -> None:
+def test_failures_are_listed_first_but_without_their_messages() -> None:
     lines = plain(MANY).splitlines()
     assert [line.split("  ")[0] for line in lines[1:6]] == [
         "failed",

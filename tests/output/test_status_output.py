@@ -1,4 +1,4 @@
-"""The text, table, page, and JSON of `status`, for rows with names chosen by others."""
+"""The text, table, page, and JSON output of `status`, for rows with names chosen by others."""
 
 import io
 import json
@@ -25,7 +25,7 @@ DIGEST = "sha256:" + "a" * 64
 
 
 def row(**more: object) -> ImageStatus:
-    """Return an image with every possible fact."""
+    """Return an image's row with every possible fact."""
     (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
     image = parse_image("ghcr.io/acme/web:1.1.0")
     full = ImageStatus(
@@ -121,7 +121,7 @@ def test_the_text_and_the_page_contain_every_fact() -> None:
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
         assert words in plain(found)
         assert words in page(found)
-    for words in ("it is broken", "correct it"):  # in text output, it is in the log
+    for words in ("it is broken", "correct it"):  # in text output, the log contains it
         assert words in page(found)
         assert words not in plain(found)
     assert '<a href="https://git.example/pull/7"' in page(found)
@@ -180,7 +180,7 @@ def test_the_predicted_decision_for_a_build_is_shown(verdict: Verdict, text: str
     shown = plain(status(replace(FREE, would=verdict)))
     assert f"      would be {text}\n" in shown
     many = plain(status(replace(FREE, would=verdict), FREE))
-    assert f"  would be {text}\n" in many  # never worded as if it had happened
+    assert f"  would be {text}\n" in many  # never worded as if the event had occurred
 
 
 def test_an_empty_status_is_printed() -> None:
@@ -224,7 +224,7 @@ def test_the_table_is_no_wider_than_the_terminal() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 100, 201])
 def test_json_written_in_parts_equals_json_written_at_once(rows: int) -> None:
-    """It is written in parts, because thousands of rows would take a lot of memory."""
+    """The JSON is written in parts, because thousands of rows would take a lot of memory."""
     found = status(*(row() for _ in range(rows)))
     assert "".join(json_lines(found)) == json.dumps(as_json(found), indent=2) + "\n"
 

@@ -1,4 +1,4 @@
-"""The Markdown of a report: the summary of a step, and the comment of a plan."""
+"""A report in Markdown: the step summary, and the plan comment."""
 
 import re
 from dataclasses import replace
@@ -40,7 +40,7 @@ def judged(
     return replace(decision(name=name), judged=Verdict(verdict, rule, because, **more))
 
 
-def test_counts_failures_and_changes_come_first_and_the_rest_is_folded() -> None:
+def test_counts_failures_and_changes_are_shown_first_and_the_rest_is_collapsed() -> None:
     skipped = judged("refuse", "constraint", "1.1.0 is outside ~2", "a")
     failed = judged("error", "source", "no such path", "d", hint="check it")
     plan = replace(
@@ -88,7 +88,7 @@ def test_an_untracked_image_is_reported_in_the_headline() -> None:
     assert "(7 read)" in shown(replace(report(), considered=7))
 
 
-def test_unchanged_rows_are_not_folded_if_there_are_no_others() -> None:
+def test_unchanged_rows_are_not_collapsed_if_there_are_no_other_rows() -> None:
     assert "<details>" not in shown(report(decision("refuse", "constraint")))
 
 
@@ -152,11 +152,13 @@ def test_each_row_names_its_version_if_there_are_several_images() -> None:
         (commit(pull_request="javascript:alert(1)"), "- request `javascript:alert(1)`"),
     ],
 )  # fmt: skip
-def test_commits_and_pull_requests_on_the_git_host_are_links(one: Commit, line: str) -> None:
+def test_commits_and_pull_requests_are_shown_as_links_to_the_git_host(
+    one: Commit, line: str
+) -> None:
     assert line in shown(report(decision(), commits=(replace(one, through="git"),)))
 
 
-def test_only_the_pull_request_is_shown_for_a_commit_of_another_run() -> None:
+def test_only_the_pull_request_is_shown_for_a_commit_by_another_run() -> None:
     lines = shown(report(decision(), commits=(commit(through=None, pull_request=PAGE),)))
     assert "- commit" not in lines
     assert "- request" in lines
@@ -180,7 +182,7 @@ def planned(diff: str) -> Report:
     )
 
 
-def test_a_diff_is_folded_and_shown_only_on_request() -> None:
+def test_a_diff_is_collapsed_and_shown_only_on_request() -> None:
     where = "<details><summary>1 file on the branch</summary>\n\n`main` of `https://git.example.com/acme/gitops.git`"
     assert f"{where}\n\n```diff\n{DIFF}```\n\n</details>" in shown(planned(DIFF), diffs=True)
     assert "diff" not in shown(planned(DIFF))
@@ -252,7 +254,7 @@ def test_a_summary_never_exceeds_the_length_limit(
     assert found.count("<details>") == found.count("</details>")
 
 
-def test_logins_in_urls_are_removed() -> None:
+def test_credentials_in_urls_are_removed() -> None:
     url = "https://jane:secret@git.example.com/x"
     one = judged("error", "source", f"see {url}", hint=url)
     assert "secret" not in shown(report(one, problems=(Problem(Trouble("source", url, url)),)))

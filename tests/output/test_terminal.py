@@ -1,4 +1,4 @@
-"""The command on a real terminal: a table, colors, and one line about a slow step."""
+"""The command on a real terminal: a table, colors, and a progress line for slow steps."""
 
 import fcntl
 import os
@@ -23,9 +23,9 @@ def at_terminal(
     only: str = "",
     until: bytes = b"",
 ) -> tuple[int, str]:
-    """Run the command on a terminal (`only`: stdout or stderr). Return its exit code and output.
+    """Run the command on a terminal (`only`: stdout or stderr). Return the exit code and output.
 
-    It gets SIGTERM once it has printed `until`.
+    The command receives SIGTERM once it has printed `until`.
     """
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -58,7 +58,7 @@ def at_terminal(
 
 @pytest.fixture
 def scene(tmp_path: Path) -> tuple[Path, list[str]]:
-    """Return arguments for a run on a repository: one Application is updated, one has an error."""
+    """Return arguments for a run in which one Application is updated and another fails."""
     repo = repository(tmp_path, "shop")
     apps = manifest(tmp_path, application("shop", repo), application("gone", repo))
     return repo, [
@@ -80,7 +80,7 @@ def test_plan_shows_a_table_and_a_colored_diff(scene: tuple[Path, list[str]]) ->
     assert "\x1b[31m-  newTag: 1.0.0\x1b[0m" in shown
 
 
-def test_an_error_is_reported_once(scene: tuple[Path, list[str]]) -> None:
+def test_an_error_is_reported_only_once(scene: tuple[Path, list[str]]) -> None:
     _, shown = at_terminal("plan", *scene[1], columns=140)
     assert shown.count("does not exist on main") == 1
     _, logged = at_terminal("plan", *scene[1], only="stderr")
@@ -132,7 +132,7 @@ def test_progress_of_slow_steps_is_shown_and_then_erased(scene: tuple[Path, list
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0
 
 
-def test_a_signal_restores_the_cursor_of_the_terminal(scene: tuple[Path, list[str]]) -> None:
+def test_the_terminals_cursor_is_restored_after_a_signal(scene: tuple[Path, list[str]]) -> None:
     repo, args = scene
     hook(repo, "pre-receive", "sleep 600")
     code, shown = at_terminal("run", *args, only="stderr", until=b"pushing to")
@@ -142,7 +142,7 @@ def test_a_signal_restores_the_cursor_of_the_terminal(scene: tuple[Path, list[st
 
 def test_quick_steps_show_no_progress(scene: tuple[Path, list[str]]) -> None:
     _, shown = at_terminal("run", *scene[1], only="stderr")
-    assert "\x1b[?25l" not in shown or "0:00:01" in shown  # a busy machine may be slow
+    assert "\x1b[?25l" not in shown or "0:00:01" in shown  # on a busy machine, any step may be slow
 
 
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}])
@@ -159,7 +159,7 @@ def test_help_fits_the_width_of_the_terminal() -> None:
     assert [line.split()[0] for line in wide] == [
         *["image-update"] * 3,
         "Documentation:",
-    ]  # lines to be copied are never wrapped
+    ]  # lines meant to be copied are never wrapped
     assert "--image REF" in shown
 
 

@@ -1,4 +1,4 @@
-"""The loop for one branch, with a minimal repository and world."""
+"""The delivery loop for one branch, with a minimal repository and world."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -29,7 +29,7 @@ def says(tag: str) -> str:
 
 
 class Repository(Branch):
-    """A branch where another run wins once on these head branches, and leaves these files."""
+    """A branch on which another run wins once for these head branches, and leaves these files."""
 
     def __init__(self, outpaced: Collection[str], then: dict[str, str]) -> None:
         super().__init__({f"apps/{name}/kustomization.yaml": says("1.0.0") for name in "ab"})
@@ -88,7 +88,7 @@ def test_only_the_application_that_lost_the_race_is_reevaluated() -> None:
     assert rules == {"a": "admitted", "b": "not-newer"}
 
 
-def test_a_stale_second_entry_of_an_image_does_not_count_as_current() -> None:
+def test_a_stale_second_entry_for_an_image_does_not_count_as_current() -> None:
     told = story("semver")
     named = (
         f"images:\n- name: web\n  newName: {WEB}\n  newTag: 1.0.0\n- name: {WEB}\n  newTag: 2.0.0\n"

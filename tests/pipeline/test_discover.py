@@ -1,4 +1,4 @@
-"""The first check of an Application, by its metadata: is it worth reading completely?"""
+"""The first check of an Application: does its metadata show that it must be read in full?"""
 
 from typing import Any
 
@@ -56,18 +56,20 @@ def test_only_one_of_2_000_applications_is_read() -> None:
     ("other", "generated_by", "told"),
     [
         ("https://git.example/prod.git", "", 1),
-        ("https://git.example/staging.git", "", 0),  # the same Application, found twice
+        ("https://git.example/staging.git", "", 0),  # the same Application found twice
         (
             "https://git.example/prod.git",
             "argocd/set",
             0,
-        ),  # the Application's own manifest is more precise
+        ),  # the Application's own manifest takes precedence because it is more precise
     ],
 )
 def test_two_applications_with_the_same_name_are_reported(
     other: str, generated_by: str, told: int
 ) -> None:
-    """For two clusters with their manifests in one folder, only one Application would be updated, without a warning."""
+    """If two clusters' manifests are in one folder, only one Application would be updated, without
+    warning.
+    """
     staging = application("web", "https://git.example/staging.git")
     found = [
         Found(staging, "staging.yaml:1"),
@@ -104,7 +106,7 @@ UPDATER = {
         ({}, ["ghcr.io/acme/web:1.0.0"], False, False),
         ({}, [], False, True),
         ({"write_back_target": "helmvalues"}, ["ghcr.io/acme/web:1.0.0"], False, True),
-        # a leftover image-list, and a target of an ImageUpdater
+        # a leftover image-list, and an Application targeted by an ImageUpdater
         ({}, ["ghcr.io/acme/web:1.0.0"], True, True),
     ],
 )

@@ -1,6 +1,6 @@
-"""Complete updates of one Application without Git, compared with AIU: from annotations to files.
+"""Complete updates of one Application (without Git), from annotations to files, compared with AIU.
 
-AIU checks all tags in the registry. Here, all of them arrive as one event.
+AIU checks all tags in the registry. Here, all tags arrive in one event.
 """
 
 import json
@@ -27,7 +27,7 @@ CASES = [
     for case in json.loads((DATA / "cases" / f"{suite}.json").read_text())["cases"]
     if "registry_tags" in case["input"]
 ]
-# Where our output differs on purpose.
+# Intentional differences from AIU's output.
 OURS = {
     "tags-v-prefix-live": "v1.0.0 runs and 1.0.0 is the same version with the lesser text: not newer",
     "git-write-branch-digest": "a digest's colon is no branch name: an annotation error",
@@ -51,7 +51,7 @@ def events(given: dict[str, Any]) -> list[Image]:
 
 
 def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return (changed files with their data, decisions)."""
+    """Return the changed files with their parsed data, and the decisions."""
     metadata = {
         "name": given["app_name"],
         "namespace": given["app_namespace"],
@@ -86,7 +86,9 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["id"] not in OURS], ids=lambda case: case["id"]
 )
-def test_files_have_the_same_content_as_with_image_updater(case: dict[str, Any]) -> None:
+def test_files_have_the_same_content_as_those_written_by_image_updater(
+    case: dict[str, Any],
+) -> None:
     expected = case.get("expect_v1", case["expect"])
     changed, decisions = outcome(case["input"])
     assert changed == {
@@ -94,7 +96,7 @@ def test_files_have_the_same_content_as_with_image_updater(case: dict[str, Any])
     }, decisions
 
 
-def test_two_images_on_a_registry_with_a_port_are_both_written() -> None:
+def test_two_images_in_a_registry_with_a_port_are_both_written() -> None:
     case = next(case for case in CASES if case["id"] == "flow-hostport-existing-file")
     changed, _ = outcome(case["input"])
     assert changed["apps/web/.argocd-source-web.yaml"] == {

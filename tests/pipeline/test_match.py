@@ -1,4 +1,4 @@
-"""Which Applications a run writes together: one group per repository, never with two logins."""
+"""Which Applications a run writes together: one group per repository and set of credentials."""
 
 import pytest
 from support.fake_world import fake_world
@@ -43,7 +43,7 @@ def matched(*rows: tuple[str, str, str, str]) -> Matched:
         ("https://git.example/other", 0),
     ],
 )
-def test_a_login_in_a_url_is_not_part_of_the_repository(only: str, found: int) -> None:
+def test_credentials_in_a_url_are_not_part_of_the_repository(only: str, found: int) -> None:
     app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
     job = Job(
         "run",
@@ -69,7 +69,7 @@ def test_a_login_in_a_url_is_not_part_of_the_repository(only: str, found: int) -
         ),
     ],
 )
-def test_applications_with_different_logins_are_not_written_together(
+def test_applications_with_different_credentials_are_not_written_together(
     second: tuple[str, str, str, str], groups: list[str]
 ) -> None:
     def login(sub: Subscription) -> str:
@@ -80,8 +80,10 @@ def test_applications_with_different_logins_are_not_written_together(
     assert ["".join(ask.subscription.application.name for ask in part) for part in parts] == groups
 
 
-def test_a_secret_belongs_to_the_namespace_of_its_application() -> None:
-    """In another namespace, the same annotation refers to somebody else's secret, which may not be readable."""
+def test_a_secret_belongs_to_its_applications_namespace() -> None:
+    """In another namespace, the same annotation refers to a different secret, which may be
+    unreadable.
+    """
     secret = "git:secret:argocd/x"
     found = by_repository(
         matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB
@@ -90,7 +92,7 @@ def test_a_secret_belongs_to_the_namespace_of_its_application() -> None:
     assert [[ask.subscription.application.name for ask in part] for part in parts] == [["a"], ["b"]]
 
 
-def test_applications_of_two_projects_with_one_login_stay_together() -> None:
+def test_applications_in_two_projects_with_the_same_credentials_are_written_together() -> None:
     found = by_repository(
         matched(("a", "argocd", "one", "git"), ("b", "argocd", "two", "git")), JOB
     )

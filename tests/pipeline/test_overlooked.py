@@ -21,7 +21,9 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """Return Applications as read from manifests, or from a cluster (some only as metadata)."""
+    """Return Applications as read from manifests, or from a cluster (which returns some only as
+    metadata).
+    """
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 
@@ -37,16 +39,16 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated("a", git_credentials="x")], [("argocd/a", "another version of Image Updater, a fork, or a guide")]),
         ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
         ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
-        # an error that the decision reports
+        # an error that is reported by the decision
         ([annotated("a", web__allow_tag="any")], []),
-        # for another image, in an Application that uses this event's image
+        # an error for another image in an Application that uses this event's image
         ([annotated("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
          [("argocd/a", "unknown annotation 'api.allow-tag'")]),
-        # without an image-list, or with a misspelled one
+        # without an image-list, or with a misspelled image-list
         ([annotated("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         ([annotated("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
         ([annotated("a", image_list="", write_back_method="git")], []),
-        # Applications that the event does not concern, in one line
+        # Applications that the event does not concern, on one line
         ([annotated("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
         ([annotated("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
         ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
@@ -98,7 +100,7 @@ OLD = {**OTHER, "api__update_strategy": "latest", "api__tag_match": "any"}
 BROKEN = {**OTHER, "api__allow_tags": "regexp:(", "api__ignore_tags": "["}
 
 
-def test_deprecated_names_in_other_applications_share_one_line() -> None:
+def test_deprecated_names_in_other_applications_are_reported_on_one_line() -> None:
     mine = annotated("web", web__update_strategy="latest")
     (own, others) = warned(mine, *(annotated(f"a{number}", **OLD) for number in range(200)))
     assert own[:2] == ("argocd/web", "web.update-strategy")
@@ -180,13 +182,13 @@ def test_untracked_images_are_not_counted_if_not_all_applications_were_read() ->
     [
         ({}, "ghcr.io/acme/web", True),
         ({"image_list": "docker.io/library/nginx"}, "nginx", True),
-        ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # broken is not untracked
+        ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # a broken entry is not untracked
         ({"web__allow_tag": "any"}, "ghcr.io/acme/web", True),
         (
             {"image_list": "ghcr.io/acme/web:>=1.0"},
             "ghcr.io/acme/web",
             True,
-        ),  # unreadable, so it may match
+        ),  # an unreadable entry may match
         ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
         ({}, "ghcr.io/acme/api", False),
     ],
@@ -218,7 +220,7 @@ HERE = (annotated("web"), annotated("shop", "team"))
         ("x*", "warning", "use an Application that is in --applications"),
     ],
 )
-def test_an_unknown_application_name_gets_a_suggestion(
+def test_an_alternative_is_suggested_for_an_unknown_application_name(
     name: str, severity: str, words: str
 ) -> None:
     problems = unknown_names((name,), HERE, (annotated("far"),))

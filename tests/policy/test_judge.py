@@ -31,7 +31,7 @@ FOLLOW = Policy(strategy="digest", constraints=("main",))
         ("1.2.3", SEMVER, "1.2.3", "unchanged", "same"),
         ("1.2.3", SEMVER, "1.2.4", "refuse", "not-newer"),
         ("1.2.3", SEMVER, "latest", "update", "admitted"),  # not admitted: not a version
-        ("1.2.3", RANGE, "2.0.0", "update", "admitted"),  # not admitted: always replaced
+        ("1.2.3", RANGE, "2.0.0", "update", "admitted"),  # not admitted, so always replaced
         ("2.0.0", RANGE, "1.2.0", "refuse", "constraint"),
         ("1.2.3", Policy(constraints=("~1.2", "1.2.x")), "", "update", "admitted"),
         ("1.2.3", Policy(constraints=("~1.2", "1.3.x")), "", "refuse", "constraint"),
@@ -39,7 +39,7 @@ FOLLOW = Policy(strategy="digest", constraints=("main",))
         ("1.3.0-rc1", Policy(constraints=(">=0-0",)), "1.2.0", "update", "admitted"),
         ("latest", SEMVER, "", "refuse", "not-a-version"),
         ("", SEMVER, "", "refuse", "not-a-version"),
-        ("v1.1.0", SEMVER, "1.1.0", "update", "admitted"),  # equal versions: the greater text
+        ("v1.1.0", SEMVER, "1.1.0", "update", "admitted"),  # equal versions: the greater text wins
         ("1.1.0", SEMVER, "v1.1.0", "refuse", "not-newer"),
         ("abc", NEWEST, "xyz", "update", "admitted"),
         ("2024-9", ALPHABETICAL, "2024-10", "update", "admitted"),
@@ -83,16 +83,16 @@ def test_the_same_tag_without_a_digest_is_unchanged() -> None:
     assert judge(image("1.0"), SEMVER, Reading(tag="1.0", digest=DIGEST)).rule == "same"
 
 
-def test_the_same_tag_of_another_repository_is_another_image() -> None:
+def test_the_same_tag_in_another_repository_is_a_different_image() -> None:
     assert judge(image("1.0"), SEMVER, Reading("ghcr.io/acme/web", "1.0")).verdict == "update"
     assert judge(image("1.0"), SEMVER, Reading("docker.io/acme/web", "1.0")).rule == "same"
 
 
-def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
+def test_a_tag_that_yaml_parses_as_a_number_is_rewritten() -> None:
     assert judge(image("1.10"), SEMVER, Reading(tag="1.10", sound=False)).verdict == "update"
 
 
-def test_a_downgrade_needs_permission() -> None:
+def test_a_downgrade_must_be_permitted() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).rule == "not-newer"
     assert (
         judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict
@@ -117,11 +117,11 @@ def test_the_reason_names_the_rule_and_both_tags() -> None:
     assert "~1.2" in judge(image("2.0.0"), RANGE, Reading()).because
 
 
-# Platforms. The cases in `cases/annotations.json` are Image Updater's own output.
+# Platforms. The cases in `cases/annotations.json` were recorded from Image Updater.
 CASES = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "annotations.json").read_text(encoding="utf-8")
 )
-# Where ours differs on purpose.
+# Intentional differences from Image Updater.
 OURS = {
     "platform-empty": "an empty value counts as absent",
 }
@@ -148,11 +148,11 @@ def test_platforms_match_as_in_image_updater(case: dict[str, Any]) -> None:
     [
         ("linux/arm64/v8", "linux/arm64/v8", True),
         ("linux/arm64/v8", "linux/arm64/invalid", False),
-        ("linux/arm/v6", "linux/arm/", False),  # a wanted variant, but the image names none
+        ("linux/arm/v6", "linux/arm/", False),  # a variant is required, but not specified
         ("linux/arm/v6", "linux/arm/v7", False),
         ("linux/arm/v6", "linux/amd64/", False),
         ("linux/arm/v6", "linux/amd64/v6", False),
-        ("linux/arm", "linux/arm/v7", True),  # no wanted variant, so any matches
+        ("linux/arm", "linux/arm/v7", True),  # no variant is required, so any variant matches
         ("linux/arm/", "linux/arm/v7", True),
         ("linux/arm/v6, linux/amd64", "linux/amd64/v6", True),
         ("linux/arm/v6, linux/amd64", "linux/arm/", False),
@@ -166,7 +166,7 @@ def test_platforms_match_as_in_image_updater(case: dict[str, Any]) -> None:
         ("a/b/c/d", "a/b/c", False),
     ],
 )
-def test_images_are_matched_with_the_wanted_platforms(
+def test_images_are_matched_against_the_required_platforms(
     wanted: str, image: str, expected: bool
 ) -> None:
     assert suits(platforms(Setting("web.platforms", wanted)), [image]) is expected
@@ -193,9 +193,9 @@ DAY = 86_400
             DAY,
             "2026-11-23T12:00:00Z",
             "2027-01-02T00:00:00Z",
-        ),  # a clock that is ahead
+        ),  # the builder's clock is ahead
         ("1970-01-01T00:00:00Z", 366 * DAY, "2026-11-23T12:00:00Z", ""),
-        # Europe's clocks go back on the 25th: 48 hours are 48 hours
+        # European clocks go back on the 25th, but 48 hours remain 48 hours
         ("2026-10-24T12:00:00+02:00", 2 * DAY, "2026-10-26T10:59:59+01:00", "2026-10-26T10:00:00Z"),
         ("2026-10-24T12:00:00+02:00", 2 * DAY, "2026-10-26T11:00:00+01:00", ""),
     ],
@@ -207,7 +207,7 @@ def test_the_end_of_the_minimum_age_is_computed(
     assert found.replace(".000Z", "Z") == until
 
 
-def test_the_refusal_of_a_young_build_states_when_it_can_be_written() -> None:
+def test_the_refusal_of_a_recent_build_states_when_it_can_be_written() -> None:
     young = too_young("1.2.0", 3 * 86_400, "2026-11-23T12:00:00Z")
     assert young.because == (
         "1.2.0 is younger than 3 days; it can be written from 2026-11-23 12:00 UTC (minimumAge)"

@@ -1,4 +1,4 @@
-"""The newest tag of a whole repository. The cases are Image Updater's own picks."""
+"""The newest tag in a whole repository. The cases were recorded from Image Updater."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -49,8 +49,8 @@ def test_the_same_tag_is_picked_as_in_image_updater(case: dict[str, Any]) -> Non
     [case for case in rows("update-flow") if "registry_tags" in case["input"]],
     ids=lambda case: case["id"],
 )
-def test_complete_updates_pick_the_tag_that_image_updater_wrote(case: dict[str, Any]) -> None:
-    """The same tag is picked if Image Updater wrote a tag from the registry at all."""
+def test_complete_updates_pick_the_same_tag_that_image_updater_wrote(case: dict[str, Any]) -> None:
+    """This holds for every case in which Image Updater wrote a tag from the registry."""
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
     metadata = {"name": "web", "namespace": "argocd", "annotations": annotations}
@@ -138,7 +138,7 @@ def test_dates_are_compared_to_the_nanosecond(older: str, newer: str) -> None:
         (Policy("digest", ("rc-1",)), ()),
     ],
 )
-def test_dates_are_requested_only_if_they_decide(policy: Policy, expected: tuple[str, ...]) -> None:
+def test_dates_are_requested_only_if_they_matter(policy: Policy, expected: tuple[str, ...]) -> None:
     tags = ("main-1", "main-2", "rc-1", f"sha256-{'0' * 64}.sig")
     assert dates_needed(tags, policy) == expected
 

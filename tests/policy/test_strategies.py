@@ -1,4 +1,4 @@
-"""The strategies: names, picks, equality. `cases/strategies.json` is Image Updater's own output."""
+"""Strategies: names, picks, equality. `cases/strategies.json` was recorded from Image Updater."""
 
 import json
 import re
@@ -21,7 +21,7 @@ CASES = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "strategies.json").read_text(encoding="utf-8")
 )
 DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-# Unknown names: Image Updater warns and uses semver. Here, they are an error of the entry.
+# For unknown names, Image Updater warns and uses semver. Here, they are an error in the entry.
 UNKNOWN = {"name-lexical", "name-date"}
 
 
@@ -41,7 +41,7 @@ def image(tag: str, digest: str = "") -> Image:
 
 
 def pick(policy: Policy, tags: list[str]) -> str | None:
-    """Return the tag that is written in the end if each tag arrives as an event, in this order."""
+    """Return the tag that is finally written if each tag arrives as an event, in this order."""
     rule = STRATEGIES[policy.strategy]
     good = [tag for tag in tags if objection(tag, policy) is None]
     return reduce(lambda now, tag: now if rule.older(tag, now) else tag, good) if good else None
@@ -119,7 +119,7 @@ def test_strategy_names_and_their_aliases_are_read(text: str, canonical: str | N
             Policy(),
             ["v1.0", "1.0.0", "v1", "v1.0.0"],
             "v1.0.0",
-        ),  # equal versions: the greatest text
+        ),  # equal versions: the lexically greatest tag wins
         (Policy(), ["1.1.0+b", "1.1.0"], "1.1.0+b"),
         (Policy(), ["2024.01.02", "2023.12.31"], "2024.01.02"),
         (Policy(), ["1.0.0", "1.1.0-rc1"], "1.0.0"),
@@ -153,12 +153,12 @@ def test_each_strategy_picks_its_newest_tag(
             image("1.0"),
             Reading(tag="1.0", digest=DIGEST),
             True,
-        ),  # the event has no digest
+        ),  # the event contains no digest
         (
             image("1.1", DIGEST),
             Reading(tag="1.0", digest=DIGEST),
             False,
-        ),  # a different tag, whatever the digests
+        ),  # a different tag, whatever the digests are
         (image("", DIGEST), Reading(tag="1.0", digest=DIGEST), True),
         (image("", DIGEST), Reading(tag="1.0"), False),
     ],

@@ -1,4 +1,4 @@
-"""allow-tags and ignore-tags: Go's regular expressions and globs, as tables and as laws."""
+"""allow-tags and ignore-tags: Go's regular expressions and globs, tested with tables and laws."""
 
 import json
 import time
@@ -26,7 +26,7 @@ CASES = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "tag-match.json").read_text(encoding="utf-8")
 )
 
-# In Image Updater, a malformed glob matches nothing. Here, it is an error of the entry.
+# In Image Updater, a malformed glob matches nothing. Here, it is an error in the entry.
 FAILS_CLOSED = {"ignore-sym--x": "a [class] that is not closed"}
 
 
@@ -200,7 +200,7 @@ def test_a_pattern_has_at_most_4096_characters(read: Callable[[str], object]) ->
         read("a" * 200_000)
 
 
-# The patterns of up to 4,096 characters that took the most time or memory.
+# The patterns of up to 4,096 characters that take the most time or memory.
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -320,7 +320,7 @@ def test_globs_match_as_in_go(glob: str, tag: str, matches: bool) -> None:
     assert glob_match(glob, tag) is matches
 
 
-def test_the_glob_that_ignores_a_tag_is_named() -> None:
+def test_the_glob_that_ignores_a_tag_is_reported() -> None:
     assert ignored(("x", "v*", "*"), "v1") == "v*"
     assert ignored(("x", "y"), "v1") == ""
 

@@ -1,4 +1,4 @@
-"""The order of `tag-order`: tables of real tags, laws, hostile input, and Flux's policies."""
+"""The order that `tag-order` defines: real tags, laws, hostile input, and Flux's policies."""
 
 import random
 import re
@@ -228,7 +228,7 @@ def test_the_order_is_total_and_transitive(order: str, one: str, other: str, thi
 
 
 @given(st.sampled_from(ORDERS), st.lists(TAGS, min_size=2, max_size=6), st.randoms())
-def test_the_order_of_arrival_does_not_matter(
+def test_the_order_in_which_tags_arrive_does_not_matter(
     order: str, tags: list[str], shuffled: random.Random
 ) -> None:
     rules = policy(order)
@@ -236,7 +236,7 @@ def test_the_order_of_arrival_does_not_matter(
     for _ in range(3):
         shuffled.shuffle(tags)
         current = ""
-        for tag in tags:  # as events, one by one
+        for tag in tags:  # as individual events
             verdict = judge(Image("a", "docker.io", "a", tag), rules, Reading(tag=current))
             current = tag if verdict.verdict == "update" else current
         assert ranked(tags, rules) == wanted
@@ -270,7 +270,7 @@ def test_hostile_patterns_and_tags_are_processed_quickly(order: str, tag: str) -
 # --- Flux: the picks of its image-reflector-controller (internal/policy: filter, semver, numerical, alphabetical) ---
 #
 # A filter keeps the tags that match a pattern, and replaces each tag with the result of `extract`.
-# The policy then picks one of these texts: `numerical` the greatest float, `alphabetical` the
+# The policy then picks one of these results: `numerical` the greatest float, `alphabetical` the
 # greatest by bytes, `semver` the highest version. If one group is extracted, these are tag orders.
 
 
@@ -287,7 +287,7 @@ def flux_picks(kind: str, pattern: str, group: str, tags: tuple[str, str]) -> st
 
 
 FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
-    # kind: the pattern, the group, our policy, and how to make such a tag
+    # kind: pattern, group, our policy, and a function that creates such a tag
     "numerical": (
         r"^main-[a-f0-9]+-(?P<ts>[0-9]+)$",
         "ts",
@@ -296,7 +296,7 @@ FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
             f"main-{chance.randrange(16**7):07x}-{chance.randrange(10 ** chance.choice((1, 3, 10)))}"
         ),
     ),
-    "alphabetical": (  # letters of one case, or digits of one width: bytes and numbers agree
+    "alphabetical": (  # letters of one case, or digits of equal width: bytes and numbers sort alike
         r"^(?:RELEASE|hotfix)\.(?P<timestamp>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}Z|[a-z]+)$",
         "timestamp",
         "alphabetical",
@@ -331,7 +331,7 @@ def test_flux_picks_the_same_tag_from_ten_thousand_pairs() -> None:
         one, other = make(chance), make(chance)
         texts = [match[group] for tag in (one, other) if (match := re.search(pattern, tag))]
         same = texts[0] == texts[1] or (kind == "numerical" and int(texts[0]) == int(texts[1]))
-        if same:  # Flux keeps either of them at random
+        if same:  # Flux keeps either of these at random
             continue
         rules = policy(f"regexp:{pattern}", strategy)
         assert ranked((one, other), rules)[0] == flux_picks(kind, pattern, group, (one, other)), (

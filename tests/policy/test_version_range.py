@@ -1,4 +1,4 @@
-"""Versions and ranges: results of Masterminds/semver v3.4 as tables, and laws."""
+"""Versions and ranges: tables of results from Masterminds/semver v3.4, and laws."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ def test_ranges_admit_the_same_versions_as_in_image_updater(case: dict[str, Any]
 
 
 def pick(constraint: str | None, tags: list[str]) -> str | None:
-    """Return semver's pick: the highest admitted version; of equal versions, the greatest text."""
+    """Return semver's pick: the highest admitted version (of equal versions, the greatest text)."""
     wanted = parse_range(constraint or "")
     admitted = [(read, tag) for tag in tags if (read := parse_version(tag)) and wanted.admits(read)]
     return max(admitted, default=(None, None))[1]
@@ -302,7 +302,7 @@ def test_parsed_versions_and_ranges_are_cached() -> None:
     assert parse_version("1.2.3-cached") is parse_version("1.2.3-cached")
 
 
-# An independent implementation: every release of a small world, and for each constraint its first
+# An independent implementation: every release in a small world, and for each constraint its first
 # version and the first version beyond it, taken from the documentation.
 WORLD = tuple(itertools.product(range(4), repeat=3))
 ZERO, BEYOND = (0, 0, 0), (9, 9, 9)
@@ -312,7 +312,7 @@ def bounds(operator: str, parts: tuple[int, ...]) -> tuple[tuple[int, ...], tupl
     low = (*parts, 0, 0)[:3]
     next_part = (*parts[:-1], parts[-1] + 1, 0, 0)[
         :3
-    ]  # the first version not covered by the given parts
+    ]  # the first version not covered by the specified parts
     if operator == "~":
         next_part = (*parts[:2][:-1], parts[:2][-1] + 1, 0, 0)[:3] if parts != (0, 0, 0) else BEYOND
     if operator == "^":

@@ -1,4 +1,4 @@
-"""A forge and one repository on it. Test files for other forges or servers have their own fixtures."""
+"""A forge with one repository. Test modules for other forges or servers have their own fixtures."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`plan --comment` as a command: one comment on the pull request that the job runs for."""
+"""The `plan --comment` command: one comment on the pull request for which the CI job runs."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def environ(server: GitHub, request: int = 1) -> dict[str, str]:
     }
 
 
-def test_each_set_of_images_gets_one_comment(scene: Scene, server: GitHub) -> None:
+def test_one_comment_is_written_for_each_set_of_images(scene: Scene, server: GitHub) -> None:
     scene.flags = ("--comment",)
     server.add(base="main", head="feature", title="t", body="b")
     env = environ(server)
@@ -39,12 +39,12 @@ def test_each_set_of_images_gets_one_comment(scene: Scene, server: GitHub) -> No
     assert f"({server.url}/{NAME}/commit/{env['GITHUB_SHA']})" in note.body
     scene.call(
         "run", "--dry-run", "--image", "ghcr.io/acme/api:2.0.0", env=env
-    )  # another job of the same pipeline
+    )  # another job in the same pipeline
     assert [one.body.count("| `argocd/a` |") for one in server.notes] == [1, 1]
     assert list(server.branches) == ["main"]
 
 
-def test_a_refused_comment_does_not_change_the_plan(scene: Scene, server: GitHub) -> None:
+def test_a_rejected_comment_does_not_change_the_plan(scene: Scene, server: GitHub) -> None:
     scene.flags = ("--comment",)
     server.add(base="main", head="feature", title="t", body="b")
     server.fail(server.refusal("forbidden"), "POST", "/comments")
@@ -55,10 +55,10 @@ def test_a_refused_comment_does_not_change_the_plan(scene: Scene, server: GitHub
     assert "pull-requests: write" in warning["hint"]
 
 
-def test_a_plan_of_events_finds_its_pull_request(
+def test_a_plan_for_events_finds_its_pull_request(
     scene: Scene, server: GitHub, tmp_path: Path
 ) -> None:
-    """The job built nothing, but it runs for a request."""
+    """The job built nothing, but runs for a pull request."""
     events = tmp_path / "events.jsonl"
     events.write_text(json.dumps({"image": f"{WEB}:1.2.0"}))
     scene.flags = ("--comment", "--images-format", "lines", "--registry-check", "never")
@@ -68,7 +68,7 @@ def test_a_plan_of_events_finds_its_pull_request(
 
 
 def test_check_writes_one_comment_for_each_pull_request(scene: Scene, server: GitHub) -> None:
-    """The check of the request has a separate comment, which is edited after each push."""
+    """A request's check has a separate comment, which is edited after each push."""
     scene.flags = ("--comment", "--repository", scene.url, "--base", "main", "--head", "change")
     server.add(base="main", head="change", title="t", body="b")
     git(scene.repo, "branch", "change", "main")
@@ -85,7 +85,9 @@ def test_check_writes_one_comment_for_each_pull_request(scene: Scene, server: Gi
     assert sorted(server.branches) == ["change", "main"]
 
 
-def test_the_comment_option_needs_a_plan_and_a_pull_request(scene: Scene, server: GitHub) -> None:
+def test_the_comment_option_requires_a_plan_and_a_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     scene.flags = ("--comment",)
     wrote = scene.call("run", "--image", f"{WEB}:1.1.0", env=environ(server))
     assert (wrote.code, "--dry-run" in wrote.stderr) == (2, True)

@@ -30,7 +30,8 @@ def test_a_rule_in_the_config_can_request_a_pull_request(server: GitHub, tmp_pat
     scene.event(f"{API}:2.0.0")
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     assert len(server.pulls) == 1
-    # The annotation does not withdraw the request, and a given label replaces those of the config.
+    # The annotation does not disable the pull request, and a specified label replaces those in the
+    # config.
     apps = [application("a", scene.url, image_list=f"web={WEB}", pull_request="false")]
     manifest(tmp_path, *apps)
     assert (
@@ -77,11 +78,11 @@ def test_a_freeze_defers_updates_that_would_be_proposed(scene: Scene, server: Gi
     frozen = f"version: 1\npullRequests: {{group: application}}\n{freezes}\n"
     commit(scene.repo, {CONFIG: frozen})
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
-    assert "newTag: 2.0.0" in scene.text()  # the update proposed before the freeze stays proposed
+    assert "newTag: 2.0.0" in scene.text()  # the update proposed before the freeze remains proposed
     assert "newTag: 1.1.0" not in scene.text()
     assert [pull.auto for pull in server.open] == [
         None
-    ]  # GitHub would merge it as soon as its checks pass
+    ]  # GitHub would merge the request as soon as its checks pass
     commit(scene.repo, {CONFIG: "version: 1\npullRequests: {group: application}\n"})
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("update", "admitted")
     assert [pull.auto is not None for pull in server.open] == [True]
@@ -89,7 +90,7 @@ def test_a_freeze_defers_updates_that_would_be_proposed(scene: Scene, server: Gi
     assert len(server.pulls) == 1
 
 
-def test_a_template_in_the_config_does_not_replace_the_title_of_a_rollback(
+def test_a_template_in_the_config_does_not_replace_a_rollbacks_title(
     server: GitHub, tmp_path: Path
 ) -> None:
     scene = Scene(tmp_path, server, update_strategy="newest-build")

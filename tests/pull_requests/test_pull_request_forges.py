@@ -27,7 +27,7 @@ def story(scene: Scene) -> None:
     looks = [one.path for one in scene.server.seen if one.method == "GET"]
     assert len(looks) == (
         2 if scene.kind.name == "bitbucket" else 1
-    )  # Bitbucket also needs the branch's tip
+    )  # Bitbucket also requires the branch tip
     (pull,) = scene.server.open
     assert (pull.base, pull.head) == ("main", scene.head)
     assert scene.server.branches[scene.head] in pull.body
@@ -57,11 +57,11 @@ def story(scene: Scene) -> None:
 
 
 def closed(scene: Scene) -> None:
-    """Close a request. The same build does not open it again, but a newer build opens another."""
+    """Close a request. The same build does not reopen it, but a newer build opens another one."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
-    tips = scene.tips()  # the list has the declined build
+    tips = scene.tips()  # the list contains the declined build
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
     assert (scene.server.open, scene.tips()) == ([], tips)
     scene.event(f"{WEB}:1.2.0")
@@ -71,7 +71,7 @@ def closed(scene: Scene) -> None:
 
 
 def closed_and_branch_deleted(scene: Scene) -> None:
-    """Close a request and delete its branch. It stays closed."""
+    """Close a request and delete its branch. The request remains closed."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     scene.delete()
@@ -84,7 +84,9 @@ def closed_and_branch_deleted(scene: Scene) -> None:
 
 
 def branch_deleted(scene: Scene) -> None:
-    """Delete the branch. It comes back with its request, or with a new one if that was closed."""
+    """Delete the branch. The branch returns with its request, or with a new request if that was
+    closed.
+    """
     scene.event(f"{WEB}:1.1.0")
     scene.delete()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
@@ -93,7 +95,7 @@ def branch_deleted(scene: Scene) -> None:
 
 
 def merged_between_push_and_text(scene: Scene) -> None:
-    """Merge a request together with a push just made: nothing remains to propose."""
+    """Merge a request together with a recent push, so nothing remains to be proposed."""
     scene.event(f"{WEB}:1.1.0")
 
     def merge(request: Request) -> None:
@@ -120,7 +122,7 @@ def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
     play(scene)
 
 
-# tests/support/forge_plays.py covers the client of each forge. These tests use a forge that keeps
+# tests/support/forge_plays.py covers the client for each forge. These tests use a forge that keeps
 # the request of a deleted branch, and the forge that closes it.
 @pytest.mark.parametrize("scene", variants(["github"], at_night=["gitea"]), indirect=True)
 @pytest.mark.parametrize(
@@ -135,8 +137,8 @@ def test_closed_and_merged_pull_requests_are_handled_on_github_and_gitea(
 
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
-def test_a_renamed_repository_gets_its_pull_request_at_the_new_address(scene: Scene) -> None:
-    """Git follows the redirect in a push, and so do we. A warning has the new address."""
+def test_a_pull_request_for_a_renamed_repository_is_opened_at_the_new_address(scene: Scene) -> None:
+    """Git follows the redirect in a push, and so do we. A warning contains the new address."""
     assert isinstance(scene.server, Gitea)
     scene.server.old_names = {"old"}
     old, new = f"{scene.server.url}/{OWNER}/old", f"{scene.server.url}/{OWNER}/{REPO}"
@@ -151,7 +153,7 @@ def test_a_renamed_repository_gets_its_pull_request_at_the_new_address(scene: Sc
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
 @pytest.mark.parametrize("secret", ["s3cret", TOKEN])
-def test_the_git_login_is_used_for_the_gitea_api(scene: Scene, secret: str) -> None:
+def test_the_git_credentials_are_used_for_the_gitea_api(scene: Scene, secret: str) -> None:
     assert isinstance(scene.server, Gitea)
     scene.server.passwords["ci"] = "s3cret"
     prefix = ("--git-credentials-url", f"{scene.server.url}/", "--git-username", "ci")

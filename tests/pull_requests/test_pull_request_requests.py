@@ -1,7 +1,7 @@
-"""All requests of a proposing run to the forge and the Git server: the user waits for each one.
+"""All requests in a run that opens a pull request, to the forge and the Git server: users wait.
 
-A plain clone, commit, and push takes nine. The repository is private: a login sent only on request
-would show as a 401.
+A plain clone, commit, and push takes nine. The repository is private: credentials sent only on
+request would show up as a 401.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from support.serving import serving
 
 
 class HttpScene(Scene):
-    """A scene whose repository is pushed to over HTTP, with a login."""
+    """A scene in which the run pushes to the repository over HTTP, with credentials."""
 
     git_url = ""
 
@@ -29,13 +29,14 @@ class HttpScene(Scene):
 
 
 # Forge, branch, requests for a new pull request, and for a newer build. These forges need the
-# fewest and the most (see tests/forges/test_forge_requests.py). For HEAD, the branch is looked up.
+# fewest and the most (see tests/forges/test_forge_requests.py). For HEAD, the run looks up the
+# branch.
 ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 11)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "branch", "first", "newer"), ROWS)
-def test_each_run_with_a_pull_request_makes_the_expected_number_of_requests(
+def test_each_run_with_a_pull_request_sends_the_expected_number_of_requests(
     tmp_path: Path, kind: str, branch: str, first: int, newer: int
 ) -> None:
     with serving(KINDS[kind].fake()) as forge, git_server(tmp_path) as server:

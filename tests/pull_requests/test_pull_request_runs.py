@@ -1,4 +1,4 @@
-"""Pull requests by the command: holds, plans, tokens, auto-merge, and many events at once."""
+"""Pull requests opened by the command: holds, plans, tokens, auto-merge, simultaneous events."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from support.serving import serving
 STATE = ".image-update/apps/a/argocd_a.state"
 
 
-def test_a_hold_takes_effect_at_once_and_opens_no_pull_request(
+def test_a_hold_takes_effect_immediately_and_opens_no_pull_request(
     scene: Scene, server: GitHub
 ) -> None:
     scene.event(f"{API}:2.0.0")
@@ -49,7 +49,7 @@ def test_a_hold_removes_the_waiting_update_from_its_pull_request(
     assert "1.1.0" in scene.memory
     (pull,) = server.open
     assert "→ `1.1.0`" not in pull.body
-    assert "a (web) 1.1.0: held since" in pull.body  # the removed build
+    assert "a (web) 1.1.0: held since" in pull.body  # the build that the hold removed
     scene.call("hold", "a", "--image", "api", "--reason", "freeze")
     assert (server.open, list(server.branches)[:-1]) == (
         [],
@@ -73,10 +73,10 @@ def test_a_rollback_is_proposed_as_a_pull_request(scene: Scene, server: GitHub) 
     assert verdict(scene.event(f"{WEB}:1.7.0")) == ("defer", "held")
 
 
-def test_the_pull_request_of_a_rollback_keeps_its_title_and_reason(
+def test_a_rollbacks_pull_request_keeps_its_title_and_reason(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """Builds that arrive while it is open change only the other builds in it."""
+    """Builds that arrive while the request is open change only the other builds in the request."""
     scene = Scene(tmp_path, server, group="application", update_strategy="newest-build")
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous", "--reason", "5xx since noon")
@@ -139,7 +139,7 @@ def test_the_token_is_never_sent_to_a_host_named_by_an_annotation(
 
 
 def test_an_immediate_merge_is_reported_as_the_landed_commit(scene: Scene, server: GitHub) -> None:
-    """There are no checks, so the run reports the merge commit, which Argo CD will see."""
+    """There are no checks, so the run reports the merge commit, which is what Argo CD will see."""
     server.auto_merge = "clean"
     report = scene.event(f"{WEB}:1.1.0", "--auto-merge")
     (pull,) = server.pulls
@@ -156,21 +156,19 @@ def test_auto_merge_waits_for_the_checks(scene: Scene, server: GitHub) -> None:
 
 
 class Boasting(GitHub):
-    """A forge with implausible page URLs in its requests."""
+    """A forge that returns implausible page URLs for its requests."""
 
     page = ""
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """Return the request with this page."""
+        """Return the request with this page URL."""
         return super().shown(pull) | {"html_url": self.page}
 
 
 @pytest.mark.parametrize(
     "page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"]
 )
-def test_implausible_responses_of_a_forge_are_not_written_to_results(
-    tmp_path: Path, page: str
-) -> None:
+def test_implausible_forge_responses_are_not_written_to_results(tmp_path: Path, page: str) -> None:
     with serving(Boasting()) as server:
         server.page = page
         scene, results = Scene(tmp_path, server), tmp_path / "results"
@@ -180,17 +178,17 @@ def test_implausible_responses_of_a_forge_are_not_written_to_results(
         assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
         assert (
             done.json["commits"][0]["pull_request"] == f"{server.url}/{NAME}"
-        )  # replaced with the repository's page
+        )  # replaced with the URL of the repository's page
         found = {path.name: path.read_text() for path in results.iterdir()}
         assert (found["updated"], len(found["commit"])) == ("true", 40)
         assert sum(len(name) + len(text.encode()) for name, text in found.items()) < 2048
         assert len(summary.read_text()) < 2048
-        again = scene.call(*given)  # the decision about the request, too
+        again = scene.call(*given)  # this includes the decision about the request
         assert len(again.stdout) < 4096
         assert dangers(done.stdout + done.stderr + again.stdout + summary.read_text()) == []
 
 
-def test_ten_simultaneous_events_make_one_pull_request(server: GitHub, tmp_path: Path) -> None:
+def test_ten_simultaneous_events_open_one_pull_request(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, update_strategy="newest-build")
     events = [
         ("--image", f"{WEB}:1.{number}.0", "--sequence", str(number)) for number in range(1, 11)
@@ -211,7 +209,7 @@ def test_ten_simultaneous_events_make_one_pull_request(server: GitHub, tmp_path:
     assert scene.on_top() == 1
 
 
-def test_simultaneous_events_for_two_images_make_one_pull_request(
+def test_simultaneous_events_for_two_images_open_one_pull_request(
     scene: Scene, server: GitHub
 ) -> None:
     events = [
@@ -260,7 +258,7 @@ def test_a_declined_rollback_ends_its_hold(scene: Scene) -> None:
     (warning,) = [one for one in report["errors"] if "declined" in one["message"]]
     assert "/pull/1" in warning["message"]
     assert scene.memory == ""
-    assert "newTag: 1.6.0" in scene.text()  # it was deferred, and is newer
+    assert "newTag: 1.6.0" in scene.text()  # this build was deferred, and is newer
 
 
 def test_a_hold_made_after_a_rollback_survives_the_declined_pull_request(scene: Scene) -> None:

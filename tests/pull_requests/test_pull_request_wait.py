@@ -1,4 +1,4 @@
-"""`--wait` with pull requests: the merge, then the rollout of the merge's commit."""
+"""`--wait` with pull requests: waiting for the merge, then for the rollout of the merge commit."""
 
 import json
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_a_run_waits_for_the_merge_and_the_rollout(
     assert json.loads(out)["status"] == "updated"
 
 
-def test_a_repeated_event_waits_for_the_merge_as_well(
+def test_a_repeated_event_also_waits_for_the_merge(
     scene: Scene, forge: GitHub, argo: ArgoCDServer
 ) -> None:
     flags, scene.flags = scene.flags, ("--pull-request",)

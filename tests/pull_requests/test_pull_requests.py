@@ -1,4 +1,6 @@
-"""Pull requests by the command: what is proposed, on whose request, what waits, and which wins."""
+"""Pull requests opened by the command: when, with which content, and what happens to waiting
+updates.
+"""
 
 import json
 from pathlib import Path
@@ -45,7 +47,7 @@ def test_updates_proposed_by_another_argo_cd_are_kept(server: GitHub, tmp_path: 
     for app, tag in ((staging, "1.1.0"), (production, "1.2.0"), (staging, "1.3.0")):
         scene.apps = manifest(tmp_path, app)
         assert verdict(scene.event(f"{WEB}:{tag}")) == ("update", "admitted")
-    (pull,) = server.open  # one request for the image
+    (pull,) = server.open  # one pull request for the image
     assert "newTag: 1.3.0" in show(scene.repo, pull.head, target("a"))
     assert "newTag: 1.2.0" in show(scene.repo, pull.head, target("b"))
 
@@ -53,7 +55,7 @@ def test_updates_proposed_by_another_argo_cd_are_kept(server: GitHub, tmp_path: 
 def test_updates_carried_over_are_listed_and_can_be_declined(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """Each run reads one of two Applications that share a request."""
+    """Each run reads only one of two Applications that share a pull request."""
     scene = Scene(tmp_path, server, names=("a", "b"), group="repository")
     apps = {
         name: application(name, scene.url, image_list=f"{alias}={image}")
@@ -124,7 +126,7 @@ def test_the_head_branch_can_be_named_by_an_annotation(server: GitHub, tmp_path:
 
 
 def test_a_head_branch_name_of_64_hexadecimal_digits_works(server: GitHub, tmp_path: Path) -> None:
-    """The template is Image Updater's own example. Each version gets a separate request."""
+    """The template is Image Updater's own example. Each version has a separate request."""
     scene = Scene(tmp_path, server, git_branch="main:{{.SHA256}}")
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
     (pull,) = server.open
@@ -134,7 +136,9 @@ def test_a_head_branch_name_of_64_hexadecimal_digits_works(server: GitHub, tmp_p
     assert [len(one.head) for one in server.open] == [64, 64]
 
 
-def test_a_head_branch_equal_to_its_base_is_an_error(server: GitHub, tmp_path: Path) -> None:
+def test_a_head_branch_with_the_same_name_as_its_base_is_an_error(
+    server: GitHub, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, server, git_branch="main:main")
     report = scene.event(f"{WEB}:1.1.0", code=3)
     assert verdict(report) == ("error", "annotation")
@@ -187,7 +191,7 @@ def test_labels_from_an_image_updater_resource_and_the_command_line_are_combined
 
 
 def test_labels_and_user_names_may_contain_spaces(scene: Scene, server: GitHub) -> None:
-    """On the command line, each value is one name. In a variable, each line is one."""
+    """On the command line, each value is one name. In a variable, each line is one name."""
     server.people["Ann Smith"] = ""
     more = ("--pull-request-label", "needs review", "--pull-request-reviewer", "Ann Smith")
     scene.call(
@@ -250,7 +254,7 @@ def test_results_and_the_summary_name_the_pull_request(scene: Scene, tmp_path: P
     assert said() == ("unchanged", "false", url, tip, scene.head)
 
 
-def test_an_update_of_another_image_joins_the_same_pull_request(
+def test_an_update_for_another_image_is_added_to_the_same_pull_request(
     scene: Scene, server: GitHub
 ) -> None:
     scene.event(f"{WEB}:1.1.0")
@@ -294,7 +298,7 @@ def test_two_spellings_of_a_repository_share_one_pull_request(
     assert pull.head.startswith("image-update/web-")
 
 
-def test_updates_of_a_closed_pull_request_are_not_carried_over(
+def test_updates_in_a_closed_pull_request_are_not_carried_over(
     scene: Scene, server: GitHub
 ) -> None:
     scene.event(f"{WEB}:1.1.0")
@@ -339,7 +343,7 @@ def test_a_build_older_than_a_closed_update_is_refused(
 def test_a_closed_update_stays_closed_next_to_other_pull_requests(
     scene: Scene, server: GitHub
 ) -> None:
-    """It is remembered, whatever the newest request proposes and however that one ends."""
+    """The closed update is remembered, whatever the newest request proposes and however it ends."""
     scene.event(f"{WEB}:1.2.0")
     scene.decline()
     scene.delete()
@@ -382,7 +386,7 @@ def test_the_next_pull_request_starts_from_the_new_base(
 def test_a_merge_just_before_the_push_leads_to_a_new_pull_request(
     scene: Scene, server: GitHub
 ) -> None:
-    """The rest is decided and proposed on the new tip, to avoid a conflict with the merge."""
+    """To avoid a conflict with the merge, the rest is decided and proposed on the new tip."""
     scene.event(f"{WEB}:1.1.0")
     first = server.branches[scene.head]
 
@@ -432,7 +436,7 @@ def test_commits_that_a_person_pushed_to_the_head_branch_are_kept(
     assert server.branches[scene.head] in server.open[0].body
 
 
-def test_a_pull_request_on_top_of_a_commit_by_a_person_lists_all_changes(
+def test_a_pull_request_on_top_of_a_persons_commit_lists_all_changes(
     scene: Scene, server: GitHub
 ) -> None:
     scene.event(f"{WEB}:1.1.0")
@@ -454,7 +458,7 @@ def test_a_pull_request_on_top_of_a_commit_by_a_person_lists_all_changes(
 def test_an_update_is_carried_over_after_the_forge_was_down(
     scene: Scene, server: GitHub, after_a_closed_one: bool
 ) -> None:
-    """The forge was down after the push. The next event for another image includes the update."""
+    """The forge went down after the push. The next event for another image includes the update."""
     if after_a_closed_one:
         scene.event(f"{WEB}:1.1.0")
         scene.decline()
@@ -469,7 +473,9 @@ def test_an_update_is_carried_over_after_the_forge_was_down(
 def test_one_event_can_push_one_application_and_propose_another(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """Of two Applications, one needs a request. The other's pushed commit does not affect it."""
+    """One of two Applications needs a request. The commit pushed for the other does not affect
+    that.
+    """
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()
     apps = json.loads(scene.apps.read_text())

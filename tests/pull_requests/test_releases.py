@@ -1,4 +1,4 @@
-"""The release of a hold on the base is a request like any other."""
+"""Releasing a hold on the base opens a pull request like any other."""
 
 from fakes.github_api import GitHub
 from support import commit, git, image_update
@@ -10,13 +10,13 @@ HELD = f"files:\n  {target('a')}:\n    images:\n      web:\n        hold: {{reas
 
 
 def said(scene: Scene, *command: str) -> str:
-    """Return what a command prints for people."""
+    """Return the human-readable output of a command."""
     given = scene.given(*command)
     given[given.index("json")] = "text"
     return image_update(*given, env=scene.env).stdout
 
 
-def test_releasing_a_hold_of_the_base_opens_a_pull_request(scene: Scene, server: GitHub) -> None:
+def test_releasing_a_hold_on_the_base_opens_a_pull_request(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     text = said(scene, "release", "a", "--alias", "web")
     assert f"the hold on main ends when {scene.head} is merged" in text
@@ -35,7 +35,7 @@ def test_releasing_a_hold_of_the_base_opens_a_pull_request(scene: Scene, server:
     assert pull.title == "a: ghcr.io/acme/web 1.0.0 → 1.1.0"
 
 
-def test_closing_the_pull_request_of_a_release_keeps_the_hold(scene: Scene, server: GitHub) -> None:
+def test_closing_a_releases_pull_request_keeps_the_hold(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     scene.call("release", "a", "--alias", "web")
     scene.decline()
@@ -47,7 +47,7 @@ def test_closing_the_pull_request_of_a_release_keeps_the_hold(scene: Scene, serv
     assert "hold:" not in pull.body
 
 
-def test_the_title_of_a_release_names_its_build_once(scene: Scene, server: GitHub) -> None:
+def test_a_releases_title_names_its_build_only_once(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     scene.event(f"{WEB}:1.1.0")
     scene.call("release", "a", "--alias", "web")

@@ -1,4 +1,6 @@
-"""The base of an open request is renamed: the Git host retargets the request, whose head branch keeps its name."""
+"""The base of an open request is renamed. The Git host retargets the request. The head keeps its
+name.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +28,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 
 
 def renamed(scene: Scene, base: str = "trunk") -> None:
-    """Rename main, as GitHub and Gitea do. The Applications follow."""
+    """Rename main, as GitHub and Gitea do, and update the Applications accordingly."""
     git(scene.repo, "branch", "-m", "main", base)
     for pull in scene.server.open:
         pull.base = base
@@ -41,7 +43,7 @@ def renamed(scene: Scene, base: str = "trunk") -> None:
 def test_the_new_pull_request_replaces_the_old_pull_request(
     image: str, waits: str, scene: Scene
 ) -> None:
-    """All waiting builds move to the new one, even if the event is older."""
+    """All waiting builds move to the new request, even if the event is older."""
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
     renamed(scene)
@@ -123,7 +125,7 @@ def test_a_pull_request_for_another_image_with_the_same_short_name_stays_open(sc
     assert [pull.state for pull in scene.server.pulls] == ["open", "open"]
 
 
-def test_a_head_branch_with_a_commit_by_a_person_stays_open(scene: Scene) -> None:
+def test_a_pull_request_with_a_persons_commit_stays_open(scene: Scene) -> None:
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
     tree = git(scene.repo, "rev-parse", f"{old.head}^{{tree}}")
@@ -135,7 +137,7 @@ def test_a_head_branch_with_a_commit_by_a_person_stays_open(scene: Scene) -> Non
     assert scene.server.branches[old.head] == made
 
 
-def test_the_group_in_the_config_applies_after_a_rename(tmp_path: Path) -> None:
+def test_the_group_setting_in_the_config_applies_after_a_rename(tmp_path: Path) -> None:
     with serving(GitHub()) as server:
         scene = Scene(tmp_path, server, group="application")
         scene.event(f"{WEB}:1.1.0")
@@ -147,7 +149,7 @@ def test_the_group_in_the_config_applies_after_a_rename(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seen", [True, False], ids=["a run has seen it", "no run has seen it"])
 def test_an_update_closed_by_a_person_stays_closed_after_a_rename(seen: bool, scene: Scene) -> None:
-    """A Git host retargets only open requests: a closed one keeps the base's old name."""
+    """A Git host retargets only open requests, so a closed request keeps the old base name."""
     scene.event(f"{WEB}:1.1.0")
     old = scene.decline()
     if seen:
@@ -191,7 +193,7 @@ def test_a_hold_and_its_deferred_update_follow_a_renamed_default_branch(tmp_path
         (old,) = [name for name in server.branches if name != "main"]
         renamed(scene)
         held = scene.call("run", "--image", f"{WEB}:1.0.5")
-        assert verdict(held.json)[0] in ("defer", "refuse")  # 1.1.0 is remembered, and newer
+        assert verdict(held.json)[0] in ("defer", "refuse")  # 1.1.0 is remembered, and is newer
         assert "INC-42" in scene.call("status").stdout + held.stdout
         assert old not in server.branches
         released = scene.call("release", "a").json
@@ -200,7 +202,9 @@ def test_a_hold_and_its_deferred_update_follow_a_renamed_default_branch(tmp_path
 
 
 def test_a_release_right_after_a_rename_ends_the_hold(scene: Scene) -> None:
-    """Nothing is remembered, so there is no new memory branch. The old one is still deleted."""
+    """Nothing is remembered, so there is no new memory branch. The old memory branch is still
+    deleted.
+    """
     scene.call("hold", "a", "--reason", "INC-42")
     renamed(scene)
     assert "released" in scene.call("release", "a").stdout

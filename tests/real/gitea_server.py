@@ -1,4 +1,4 @@
-"""A real Gitea on loopback with its own database: Git over HTTP, and pull requests through its API."""
+"""A real Gitea on loopback with its own database: Git over HTTP, and pull requests via the API."""
 
 import getpass
 import subprocess
@@ -44,14 +44,14 @@ LEVEL = Warn
 
 @dataclass(frozen=True)
 class GiteaServer:
-    """A server where runs log in as `ci`, and `person` owns the repositories."""
+    """A Gitea server on which runs log in as `ci`, and `person` owns the repositories."""
 
     url: str
     folder: Path
     tokens: dict[str, str]
 
     def ask(self, user: str, method: str, path: str, body: Any = None) -> Any:
-        """Return the API's response to a user. Fail if the API refuses."""
+        """Return the API's response to a user's request. Fail if the API rejects the request."""
         heads = {"Authorization": f"token {self.tokens[user]}"}
         answer = requests.request(
             method, f"{self.url}/api/v1/{path}", json=body, headers=heads, timeout=30
@@ -60,9 +60,9 @@ class GiteaServer:
         return answer.json() if answer.content else None
 
     def take(self, repo: Path) -> Path:
-        """Create a repository of `person` with the same main branch, which `ci` may write to.
+        """Create a repository owned by `person` with the same main branch, to which `ci` may write.
 
-        Return its place on disk.
+        Return the repository's path on disk.
         """
         name = repo.stem
         self.ask("person", "POST", "user/repos", {"name": name, "default_branch": "main"})
@@ -71,13 +71,13 @@ class GiteaServer:
         git(repo, "push", "--quiet", there, "main")
         wait_until(
             lambda: not self.ask("ci", "GET", f"repos/person/{name}")["empty"]
-        )  # the API notices the push late
+        )  # the API notices the push with a delay
         return self.folder / "repositories" / "person" / repo.name
 
 
 @contextmanager
 def gitea_server(folder: Path) -> Iterator[GiteaServer]:
-    """Yield a Gitea with the users `ci` and `person`."""
+    """Yield a Gitea server with the users `ci` and `person`."""
     program, port, file = installed("bin/gitea"), free_port(), folder / "app.ini"
     pages = installed("gitea")
     file.write_text(

@@ -20,7 +20,7 @@ from support.runs import wait_until
 ADMIN = "admin-of-the-tests"
 GROUP = "argoproj.io/v1alpha1"
 PREFERRED = {"Accept": "application/json"}
-# The API keeps every field of these, and Argo CD's own definition checks them as well.
+# The API keeps every field in these objects, and Argo CD's own definition also validates them.
 CRDS = (
     ("argoproj.io", "applications", "Application"),
     ("argocd-image-updater.argoproj.io", "imageupdaters", "ImageUpdater"),
@@ -29,7 +29,7 @@ CRDS = (
 
 @dataclass(frozen=True)
 class KubernetesServer:
-    """The address of the API, and requests by administrators."""
+    """The address of the API, and requests sent as an administrator."""
 
     url: str
     ca: Path
@@ -56,18 +56,18 @@ class KubernetesServer:
             assert answer.status_code in (201, 409), answer.text
 
     def path(self, one: Mapping[str, Any]) -> str:
-        """Return where objects like this one are."""
+        """Return the API path of objects like this one."""
         version, namespace = one["apiVersion"], one["metadata"].get("namespace")
         plural = "serviceaccounts" if one["kind"] == "ServiceAccount" else f"{one['kind'].lower()}s"
         root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
         return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
     def application(self, namespace: str, name: str) -> Any:
-        """Return an Application as it is now."""
+        """Return an Application's current state."""
         return self.ask("GET", f"/apis/{GROUP}/namespaces/{namespace}/applications/{name}").json()
 
     def service_account(self, namespace: str, name: str) -> str:
-        """Return a token of a service account, as a pod gets it."""
+        """Return a service account token like the one that a pod receives."""
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = self.ask(
             "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", wanted
@@ -76,7 +76,7 @@ class KubernetesServer:
         return str(answer.json()["status"]["token"])
 
     def kubeconfig(self, folder: Path, token: str = ADMIN) -> Path:
-        """Return a kubeconfig for whoever has the token."""
+        """Return a kubeconfig that contains the token."""
         path = folder / "kubeconfig"
         one = {
             "apiVersion": "v1",
@@ -97,7 +97,9 @@ class KubernetesServer:
 
 @contextmanager
 def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
-    """Yield a server that knows Applications and ImageUpdaters, with `argocd`, `team`, and `ci`."""
+    """Yield a server with Applications and ImageUpdaters defined, and the namespaces `argocd`,
+    `team`, and `ci`.
+    """
     etcd, apiserver = installed("bin/etcd"), installed("bin/kube-apiserver")
     client, peer, port = free_port(), free_port(), free_port()
     store = [
@@ -160,7 +162,7 @@ def _prepare(server: KubernetesServer) -> None:
 
 
 def _definition(group: str, plural: str, kind: str) -> dict[str, Any]:
-    """Return a kind whose objects may have any fields."""
+    """Return the definition of a kind whose objects may contain any fields."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1alpha1",

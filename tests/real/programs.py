@@ -1,4 +1,4 @@
-"""Programs from `tests/real/install`. Tests of a program that is not installed are skipped."""
+"""Programs from `tests/real/install`. Tests that need a missing program are skipped."""
 
 import pytest
 from support import ROOT
@@ -7,7 +7,7 @@ FOLDER = ROOT / ".cache" / "real"
 
 
 def installed(name: str) -> str:
-    """Return the path of a program, or of a folder."""
+    """Return the path of an installed program or folder."""
     path = FOLDER / name
     if not path.exists():
         pytest.skip(f"{name} is not here; `make test-real` installs it")

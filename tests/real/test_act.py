@@ -1,4 +1,4 @@
-"""The shipped action and the check with act, an independent reader of workflows, in podman."""
+"""The shipped action and check, run in podman with act, an independent workflow runner."""
 
 import json
 import os
@@ -33,7 +33,9 @@ LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:1000
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the address of podman's Docker-compatible API, which has the action's image by name."""
+    """Yield the address of podman's Docker-compatible API, which provides the action's image by
+    name.
+    """
     for program in containers.PROGRAMS:
         needs(program)
     folder, environment = tmp_path_factory.mktemp("act"), dict(containers.environment())
@@ -56,7 +58,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Project:
-    """A project whose workflow uses the action, with the GitOps repository next to it."""
+    """A project with a workflow that uses the action, and a GitOps repository next to it."""
 
     def __init__(self, folder: Path, docker: str, **given: str) -> None:
         self.folder, self.docker = folder / "project", docker
@@ -74,7 +76,9 @@ class Project:
         git(self.folder, "commit", "--quiet", "--message=Start")
 
     def run(self, *event: str) -> "subprocess.CompletedProcess[str]":
-        """Run the workflow. Its jobs run in the action's image, too, which has git and a shell."""
+        """Run the workflow. The jobs also run in the action's image, which contains git and a
+        shell.
+        """
         image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix(
             "docker://"
         )
@@ -97,7 +101,7 @@ class Project:
         )
 
     def results(self) -> dict[str, str]:
-        """Return the results that the next step got."""
+        """Return the results that the next step received."""
         lines = (self.folder / "passed").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
@@ -134,7 +138,7 @@ def test_an_update_passes_its_results_to_the_next_step(docker: str, tmp_path: Pa
     assert (results["status"], results["updated"], json.loads(results["applications"])) == (
         "updated", "true", ["argocd/web"],
     )  # fmt: skip
-    assert "### Image Update: 1 updated" in ran.stdout  # the summary
+    assert "### Image Update: 1 updated" in ran.stdout  # the step summary
 
 
 def test_a_failing_step_stops_the_job(docker: str, tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_a_failing_step_stops_the_job(docker: str, tmp_path: Path) -> None:
 
 
 def test_each_command_of_the_manual_workflow_works(docker: str, tmp_path: Path) -> None:
-    """The ready-made file for manual runs, with the values that people enter in its form."""
+    """The ready-made file for manual runs, with the values that people would enter in its form."""
     project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
     other = repository(project.folder, "other", name="other.git")
     apps = (application("web", f"{PLACE}repo.git"), application("other", f"{PLACE}{other.name}"))
@@ -163,9 +167,9 @@ def test_each_command_of_the_manual_workflow_works(docker: str, tmp_path: Path) 
         read, "          applications: applications.json"
     )
     workflow = yaml.safe_load(text)
-    workflow["on"] = workflow.pop(True)  # YAML 1.1 reads the word as a boolean
+    workflow["on"] = workflow.pop(True)  # YAML 1.1 parses `on` as a boolean
     rewrite = PLACE + "=${{ github.workspace }}/"
-    workflow["env"] = {  # for the whole pipeline
+    workflow["env"] = {  # set for the whole pipeline
         "IMAGE_UPDATE_ALLOW_PROTOCOL": "file", "IMAGE_UPDATE_REWRITE_URL": rewrite,
         "IMAGE_UPDATE_REGISTRY_CHECK": "never", "IMAGE_UPDATE_REQUIRE_MATCH": "true",
     }  # fmt: skip
@@ -210,9 +214,9 @@ def gitops(tmp_path: Path) -> Iterator[Scene]:
 def checked(
     scene: Scene, docker: str, name: str, sha: str, event: Mapping[str, Any]
 ) -> "subprocess.CompletedProcess[str]":
-    """Run the workflow on an event, in a checkout like that of `actions/checkout`: one commit.
+    """Run the workflow for an event, in a checkout as by `actions/checkout`: a single commit.
 
-    act does not run `actions/checkout` for its own repository, and uses the local action.
+    act does not run `actions/checkout` for its own repository, but uses the local action.
     """
     root = scene.checkout("/project", sha) / "project"
     (root.parent / "event.json").write_text(json.dumps(event))
@@ -231,7 +235,7 @@ def checked(
         f"--platform=ubuntu-latest={image.removeprefix('docker://')}",
         f"--local-repository={used}={action}",
         f"--eventpath={root.parent / 'event.json'}",
-        # the server has no TLS, and there is no registry
+        # the server does not use TLS, and no registry is available
         "--env=IMAGE_UPDATE_ALLOW_PROTOCOL=http",
         "--env=IMAGE_UPDATE_REGISTRY_CHECK=never",
         "--pull=false",

@@ -1,6 +1,6 @@
-"""Whole runs on the CNCF's registry, version 3: paged tags, which version 2 lacks, and signatures.
+"""Complete runs with the CNCF registry 3: paged tags, which version 2 lacks, and signatures.
 
-The signatures are by a real cosign 3, in its two formats, with a key and no transparency log.
+The signatures are made by a real cosign 3 in both formats, with a key and no transparency log.
 """
 
 import json
@@ -35,7 +35,7 @@ http: {{addr: "127.0.0.1:{port}"}}
 
 @contextmanager
 def running(folder: Path, more: str = "") -> Iterator[str]:
-    """Run the registry, with more configuration, and yield its address."""
+    """Run the registry with additional configuration, and yield its address."""
     port = free_port()
     file = folder / "config.yml"
     file.write_text(CONFIGURATION.format(folder=folder, port=port, page=PAGE) + more)
@@ -55,10 +55,12 @@ class Cosign:
     def __init__(self, folder: Path) -> None:
         self.folder, self.public = folder, folder / "cosign.pub"
         self._ran("generate-key-pair")
-        self._ran("signing-config", "create", "--out", "nobody.json")  # without log and authority
+        self._ran(
+            "signing-config", "create", "--out", "nobody.json"
+        )  # no transparency log or authority
 
     def sign(self, image: str, *, old: bool) -> None:
-        """Put a signature next to an image: a bundle, or the format of cosign 2."""
+        """Store a signature next to an image, as a bundle or in the cosign 2 format."""
         how = (
             ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
             if old
@@ -68,7 +70,7 @@ class Cosign:
         self._ran("sign", "--key", "cosign.key", *how, "--allow-http-registry", "--yes", image)
 
     def attest(self, image: str, predicate: Mapping[str, Any], *, old: bool) -> None:
-        """Put a statement of provenance next to an image."""
+        """Store a provenance statement next to an image."""
         (self.folder / "predicate.json").write_text(json.dumps(predicate))
         how = (
             ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
@@ -96,7 +98,7 @@ class Cosign:
 
 
 class Scene:
-    """An Application that tracks an image of the registry."""
+    """An Application that tracks an image in the registry."""
 
     def __init__(self, folder: Path, named: str, **annotations: str) -> None:
         self.repo = bare_repo(
@@ -136,7 +138,7 @@ def test_a_scan_finds_the_newest_of_many_pages_of_tags(registry: str, tmp_path: 
 
 
 def test_a_push_notification_becomes_a_commit(tmp_path: Path) -> None:
-    """Each body starts a run, as with a trigger: layers, manifests, and finally the index."""
+    """Each request body starts a run, as with a trigger: layers, manifests, then the index."""
     folder = tmp_path / "registry"
     folder.mkdir()
     with serving(Listener()) as listener:
@@ -155,7 +157,7 @@ def test_a_push_notification_becomes_a_commit(tmp_path: Path) -> None:
     (decision,) = reports[-1]["decisions"]
     assert (decision["verdict"], decision["event"]) == ("update", "registry event, distribution")
     assert reports[-1]["images"][0]["digest"] == content.digest
-    # layers, configs, and the manifests of the platforms
+    # layers, configs, and platform manifests
     assert sum(report["images_passed_over"] for report in reports) >= 4
 
 

@@ -1,4 +1,6 @@
-"""Whole runs on a real Gitea: pushes, protected branches, and the life of a pull request."""
+"""Complete runs with a real Gitea: pushes, protected branches, and the life cycle of a pull
+request.
+"""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -22,7 +24,7 @@ def gitea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GiteaServer]:
 
 
 class Scene:
-    """A repository on Gitea, an Application for each of its folders, and runs that log in as `ci`."""
+    """A repository on Gitea, an Application for each folder, and runs that log in as `ci`."""
 
     def __init__(self, gitea: GiteaServer, folder: Path, *names: str) -> None:
         self.gitea, self.name = gitea, folder.name
@@ -55,7 +57,7 @@ class Scene:
         }
 
     def by_hand(self, verb: str, *more: str) -> Result:
-        """Run a command by a person whose change is proposed."""
+        """Run a command as a person, with the change proposed as a pull request."""
         given = self.given("--pull-request", image="")[3:]
         result = image_update(verb, "web", *more, *given, env=self.env)
         assert result.code == 0, result.stderr
@@ -79,7 +81,7 @@ class Scene:
         return found
 
     def proposed_by_hand(self, version: str) -> Any:
-        """Open a person's request that edits the version."""
+        """Open a request in which a person edits the version."""
         place = f"contents/{target('web')}"
         text = self.main().replace("1.0.0", version)
         body = {
@@ -104,12 +106,12 @@ class Scene:
         return done.code
 
     def merges(self, pull: Any) -> bool:
-        """Try to merge a request, and return whether Gitea does it."""
+        """Try to merge a request, and return whether Gitea merges it."""
         url = f"{self.gitea.url}/api/v1/{self.api}/pulls/{pull['number']}/merge"
         login = {"Authorization": f"token {self.gitea.tokens['ci']}"}
         answers = []
 
-        def decided() -> bool:  # during its conflict check, Gitea asks to try again
+        def decided() -> bool:  # during the conflict check, Gitea asks clients to try again
             answers.append(requests.post(url, json={"Do": "merge"}, headers=login, timeout=30))
             return "try again" not in answers[-1].text.lower()
 
@@ -140,7 +142,7 @@ def test_an_update_is_pushed_to_gitea(scene: Scene) -> None:
     assert git(scene.repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_an_update_of_a_protected_branch_needs_a_pull_request(scene: Scene) -> None:
+def test_an_update_to_a_protected_branch_requires_a_pull_request(scene: Scene) -> None:
     scene.person("POST", "branch_protections", {"rule_name": "main", "enable_push": False})
     refused = scene.run(code=4)
     assert "--pull-request" in refused.stderr
@@ -149,14 +151,14 @@ def test_an_update_of_a_protected_branch_needs_a_pull_request(scene: Scene) -> N
     assert "newTag: 1.1.0" in scene.head()
 
 
-def test_a_branch_that_requires_signed_commits_refuses_an_unsigned_commit(scene: Scene) -> None:
+def test_a_branch_that_requires_signed_commits_rejects_an_unsigned_commit(scene: Scene) -> None:
     rule = {"rule_name": "main", "enable_push": True, "require_signed_commits": True}
     scene.person("POST", "branch_protections", rule)
     refused = scene.run(code=4)
     assert "--signing-key" in refused.stderr
 
 
-def test_wrong_logins_are_access_errors(scene: Scene) -> None:
+def test_invalid_credentials_cause_access_errors(scene: Scene) -> None:
     given = scene.given(image=f"{WEB}:1.1.0")
     wrong = image_update(*given, env={**scene.env, "IMAGE_UPDATE_GIT_TOKEN": "not-a-token"})
     assert (wrong.code, "not-a-token" in wrong.stderr) == (4, False), wrong.stderr
@@ -189,7 +191,7 @@ def test_a_pull_request_is_updated_with_newer_builds(scene: Scene) -> None:
     assert scene.proposed("1.2.0").json["status"] == "unchanged"
 
 
-def test_failed_settings_are_set_later_and_changes_by_a_person_are_kept(
+def test_failed_settings_are_applied_later_and_a_persons_changes_are_kept(
     scene: Scene, gitea: GiteaServer
 ) -> None:
     wanted = ("--pull-request-label", "deploy", "--pull-request-reviewer", "person")
@@ -223,7 +225,7 @@ def test_failed_settings_are_set_later_and_changes_by_a_person_are_kept(
         assert pull["body"].rstrip().endswith("Ask ops.")
 
 
-def test_auto_merge_that_a_person_cancels_stays_off(scene: Scene) -> None:
+def test_auto_merge_that_a_person_cancels_stays_disabled(scene: Scene) -> None:
     rule = {"rule_name": "main", "enable_push": False, "required_approvals": 1}
     scene.person("POST", "branch_protections", rule)
     scene.proposed("1.1.0", "--auto-merge")
@@ -294,11 +296,11 @@ def test_auto_merge_merges_an_approved_pull_request(scene: Scene) -> None:
 
 
 def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
-    """The exit code sets the status, as in a workflow. A hold is set with the request open."""
+    """The exit code sets the status, as in a workflow. A hold is set while the request is open."""
     rule = {"rule_name": "main", "enable_push": True, "enable_status_check": True}
     scene.person("POST", "branch_protections", {**rule, "status_check_contexts": ["check"]})
     pull = scene.proposed_by_hand("1.1.0")
-    assert not scene.merges(pull)  # it was not checked yet
+    assert not scene.merges(pull)  # the request was not checked yet
     assert scene.checked(pull) == 0
     held = scene.given(image="")[3:]
     reason = ("--reason", "incident 42")
@@ -313,7 +315,9 @@ def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
 
 
 def test_declining_or_releasing_a_proposed_rollback_ends_its_hold(scene: Scene) -> None:
-    """A rollback waits with its hold. Declining it ends both. Releasing it keeps the rollback."""
+    """A rollback waits with its hold. Declining the request ends both. A release keeps the
+    rollback.
+    """
     scene.run(image=f"{WEB}:1.5.0")
     scene.by_hand("rollback", "--to", "1.0.0")
     assert scene.proposed("1.6.0").json["decisions"][0]["rule"] == "held"
@@ -330,7 +334,7 @@ def test_declining_or_releasing_a_proposed_rollback_ends_its_hold(scene: Scene) 
     assert "newTag: 1.6.1" in scene.head()
 
     scene.by_hand("rollback", "--to", "1.0.0")
-    scene.by_hand("release", "--discard")  # 1.6.1 waited for the release
+    scene.by_hand("release", "--discard")  # 1.6.1 was waiting for the release
     assert "newTag: 1.0.0" in scene.head()
     (pull,) = scene.pulls()
     wait_until(lambda: scene.person("GET", f"pulls/{pull['number']}")["mergeable"], 20)

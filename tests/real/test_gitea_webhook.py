@@ -1,4 +1,4 @@
-"""The package webhook of a real Gitea: a push to its registry becomes a commit."""
+"""A real Gitea's package webhook: a push to the package registry becomes a commit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def listener(gitea: GiteaServer) -> Iterator[Listener]:
 
 
 class Scene:
-    """An Application that tracks an image in Gitea's registry, which everybody may read."""
+    """An Application that tracks an image in Gitea's registry, which is readable by everyone."""
 
     def __init__(self, gitea: GiteaServer, folder: Path) -> None:
         self.host = gitea.url.partition("://")[2]
@@ -60,7 +60,7 @@ class Scene:
 def test_a_push_to_the_package_registry_becomes_a_commit(
     gitea: GiteaServer, listener: Listener, tmp_path: Path
 ) -> None:
-    """Each body starts a run, as with a trigger: platform manifests, and finally the index."""
+    """Each request body starts a run, as with a trigger: platform manifests, then the index."""
     scene = Scene(gitea, tmp_path)
     parts = [image("linux/amd64"), image("linux/arm64/v8")]
     scene.push("1.1.0", index(parts, extra=[attestation(parts[0])]))
@@ -74,7 +74,7 @@ def test_a_push_to_the_package_registry_becomes_a_commit(
     assert [report["images_passed_over"] for report in reports] == [1, 1, 1, 0]
 
 
-def test_tag_moves_are_updates_and_other_webhook_events_are_skipped(
+def test_moved_tags_cause_updates_and_other_webhook_events_are_skipped(
     gitea: GiteaServer, listener: Listener, tmp_path: Path
 ) -> None:
     scene = Scene(gitea, tmp_path)

@@ -1,4 +1,4 @@
-"""The shipped GitLab component and check with gitlab-ci-local, an independent pipeline reader."""
+"""The shipped GitLab component and check with gitlab-ci-local, an independent pipeline runner."""
 
 import json
 import os
@@ -27,7 +27,9 @@ AFTER = {
 
 
 class Project:
-    """A project with the component and a job after it, and a GitOps repository with one Application."""
+    """A project that uses the component followed by a job, and a GitOps repository with one
+    Application.
+    """
 
     def __init__(self, folder: Path, **inputs: Any) -> None:
         self.folder, self.passed = folder / "project", folder / "passed"
@@ -53,7 +55,7 @@ class Project:
         git(self.folder, "commit", "--quiet", "--message=Start")
 
     def run(self, *more: str) -> "subprocess.CompletedProcess[str]":
-        """Run the pipeline. Its scripts run on this machine instead of in the image."""
+        """Run the pipeline. Scripts run on this machine instead of in the image."""
         needs("rsync")
         path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
         argv = [
@@ -72,7 +74,7 @@ class Project:
         )
 
     def results(self) -> dict[str, str]:
-        """Return the results that the next job got."""
+        """Return the results that the next job received."""
         return dict(line.split("=", 1) for line in self.passed.read_text().splitlines())
 
 
@@ -133,7 +135,7 @@ def test_invalid_inputs_prevent_the_pipeline_from_starting(
 
 @pytest.mark.usefixtures("author")
 def test_each_command_of_the_manual_pipeline_works(tmp_path: Path) -> None:
-    """The ready-made file for manual pipelines, with the variables that people enter."""
+    """The ready-made file for manual pipelines, with the variables that people would enter."""
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
     other = repository(tmp_path, "other", name="other.git")
     manifest(project.folder, application("web", project.repo), application("other", other))
@@ -209,7 +211,7 @@ def test_each_other_command_ends_with_the_expected_code_and_message(
 
 @pytest.mark.parametrize("kind", ["detached", "merged_result"])
 def test_the_ready_made_check_covers_merge_requests(tmp_path: Path, kind: str) -> None:
-    """The file is unchanged, except that the component is local."""
+    """The ready-made file is used unchanged, except that the component is local."""
     needs("rsync")
     text = (ROOT / "examples/gitlab/check.yml").read_text()
     used = "component: $CI_SERVER_FQDN/argocd-image-update/image-update/image-update@" + __version__
@@ -241,7 +243,7 @@ def _root(scene: Scene) -> Path:
 
 
 def _checked(scene: Scene, head: str, kind: str) -> "subprocess.CompletedProcess[str]":
-    """Run the job of a merge request, in a checkout like that of GitLab's runner: one commit."""
+    """Run the merge request job, in a checkout like that of GitLab's runner: a single commit."""
     sha = scene.merge(head) if kind == "merged_result" else head
     scene.checkout("/project", sha)
     variables = {
@@ -251,7 +253,7 @@ def _checked(scene: Scene, head: str, kind: str) -> "subprocess.CompletedProcess
         "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head if kind == "merged_result" else "",
         "CI_COMMIT_SHA": sha,
         "CI_JOB_TOKEN": "a-token",
-        # the server has no TLS, and there is no registry
+        # the server does not use TLS, and no registry is available
         "IMAGE_UPDATE_ALLOW_PROTOCOL": "http",
         "IMAGE_UPDATE_REGISTRY_CHECK": "never",
         "IMAGE_UPDATE_GIT_CREDENTIALS_URL": scene.url,

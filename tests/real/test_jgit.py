@@ -1,4 +1,4 @@
-"""Whole runs on JGit's Git server, which Gerrit uses, too: none of it is git's own code."""
+"""Complete runs with JGit's Git server, which Gerrit also uses. It shares no code with git."""
 
 import os
 import re
@@ -42,7 +42,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[st
 
 
 def accepting(repo: Path) -> Path:
-    """Let a repository accept pushes over HTTP without a login, which it refuses by default."""
+    """Make a repository accept pushes over HTTP without authentication, which JGit rejects by
+    default.
+    """
     git(repo, "config", "http.receivepack", "true")
     return repo
 
@@ -85,7 +87,7 @@ def test_concurrent_runs_all_land(server: str, repos: Path, tmp_path: Path) -> N
 
 
 def test_a_pull_request_is_updated_with_newer_builds(server: str, repos: Path) -> None:
-    """Its branch is created, moved forward, and created again on a base that has moved."""
+    """The branch is created, moved forward, and recreated on a base that has moved."""
     with serving(GitHub()) as forge:
         scene = Scene(repos, forge)
         accepting(scene.repo)
@@ -100,10 +102,10 @@ def test_a_pull_request_is_updated_with_newer_builds(server: str, repos: Path) -
         assert len(forge.open) == 1
 
 
-def test_a_push_refused_by_jgit_reports_the_reason(
+def test_the_reason_for_a_push_rejected_by_jgit_is_reported(
     server: str, repos: Path, tmp_path: Path
 ) -> None:
-    repository(repos, "web", name="closed.git")  # it refuses a push without a login
+    repository(repos, "web", name="closed.git")  # JGit rejects a push without authentication
     refused = image_update(
         *arguments(manifest(tmp_path, application("web", f"{server}/closed.git")))
     )

@@ -1,4 +1,4 @@
-"""Whole runs on a real Kubernetes API: paged lists, concurrent patches, and refusals by RBAC."""
+"""Complete runs with a real Kubernetes API: paged lists, concurrent patches, and RBAC denials."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesServer]:
 
 @pytest.fixture(autouse=True)
 def empty(api: KubernetesServer) -> None:
-    """Delete what other tests left behind."""
+    """Delete the objects that other tests left behind."""
     for namespace in ("argocd", "team", "ci"):
         left = [
             f"{ARGO}/namespaces/{namespace}/applications",
@@ -95,7 +95,7 @@ def test_thousands_of_applications_are_read_page_by_page(
 
 
 def test_concurrent_runs_for_ten_images_all_land(api: KubernetesServer, tmp_path: Path) -> None:
-    """All ten images of one Application are updated in the end, whatever the controller writes."""
+    """In the end, all ten images of one Application are updated, whatever the controller writes."""
     names = [f"ghcr.io/acme/part{number}" for number in range(10)]
     images = ",".join(f"p{number}={name}" for number, name in enumerate(names))
     api.create(live_app("all", image_list=images))
@@ -135,7 +135,7 @@ def test_the_newest_of_concurrent_builds_wins(api: KubernetesServer, tmp_path: P
 
 
 def grant(api: KubernetesServer, host: str, *names: str) -> str:
-    """Apply the shipped manifests, and return the token of their service account."""
+    """Apply the shipped manifests, and return their service account's token."""
     documents = [
         one
         for name in names
@@ -201,7 +201,7 @@ def test_the_error_names_the_missing_permissions(api: KubernetesServer, tmp_path
 def test_a_run_waits_for_the_rollout(
     api: KubernetesServer, tmp_path: Path, ends: str, code: int, seconds: str
 ) -> None:
-    """The test writes the states of a rollout in place of Argo CD's controller."""
+    """The test writes a rollout's states in place of Argo CD's controller."""
     repo = repository(tmp_path, "web")
     one = full_application("web", repo)
     api.create(one)

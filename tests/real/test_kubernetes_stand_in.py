@@ -1,4 +1,4 @@
-"""The stand-in for the Kubernetes API responds like the real API, request by request."""
+"""The fake Kubernetes API responds like the real API, request by request."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ OWN = {
     "creationTimestamp",
     "resourceVersion",
     "selfLink",
-}  # different on each server
+}  # fields that differ between servers
 Ask = tuple[str, str, str, Any]  # method, path, content type or accepted type, body
 
 LABELS = {"a": "b"}
@@ -94,7 +94,9 @@ def fake() -> Iterator[KubernetesApi]:
 
 
 def asked(url: str, token: str, ask: Ask, verify: str | bool = True) -> requests.Response:
-    """Return the response to one request. `{version}` is the current version of the object."""
+    """Return the response to one request. `{version}` is replaced with the object's current
+    version.
+    """
     method, path, kind, body = ask
     session = requests.Session()
     session.headers["Authorization"] = f"Bearer {token}"
@@ -109,7 +111,9 @@ def asked(url: str, token: str, ask: Ask, verify: str | bool = True) -> requests
 
 
 def essence(answer: requests.Response) -> Any:
-    """Return what a client can rely on. The real API adds fields to objects that it creates."""
+    """Return the parts that a client can rely on. The real API adds fields to objects that it
+    creates.
+    """
     if answer.status_code == 201:
         return answer.status_code, ""
     if not answer.headers["Content-Type"].startswith("application/json"):
@@ -127,7 +131,7 @@ def _essence(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_the_fake_api_gives_the_same_responses_as_the_real_api(
+def test_the_fake_api_returns_the_same_responses_as_the_real_api(
     real: KubernetesServer, fake: KubernetesApi, name: str
 ) -> None:
     for path in (HERE, "/api/v1/namespaces/argocd/events"):
@@ -141,7 +145,7 @@ def test_the_fake_api_gives_the_same_responses_as_the_real_api(
         assert essence(ours) == essence(theirs)
 
 
-def test_the_fake_api_refuses_the_same_requests_as_the_real_api(
+def test_the_fake_api_rejects_the_same_requests_as_the_real_api(
     real: KubernetesServer, fake: KubernetesApi
 ) -> None:
     account = {

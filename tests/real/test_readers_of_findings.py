@@ -1,4 +1,4 @@
-"""Lint's reports as read by sarif-tools and junitparser. GitLab's own reader is in Ruby."""
+"""Lint reports as read by sarif-tools and junitparser. GitLab's own parser is written in Ruby."""
 
 import json
 import subprocess

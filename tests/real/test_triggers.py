@@ -1,4 +1,4 @@
-"""The samples with the code of Tekton Triggers and Argo Events: the registry's event arrives."""
+"""The samples run with the real code of Tekton Triggers and Argo Events: registry events arrive."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def test_triggers_pass_on_the_exact_event() -> None:
     bodies = [*(case["payload"] for case in CASES), EVIL]
     for body, made in zip(bodies, handed_on(bodies), strict=True):
         assert json.loads(made["argo"]) == body
-        if isinstance(body, dict):  # Tekton's interceptors accept nothing else
+        if isinstance(body, dict):  # Tekton's interceptors accept only JSON objects
             assert json.loads(made["tekton"]) == body
             assert made["forged"] == "refused"
         else:

@@ -1,4 +1,4 @@
-"""Docker's config file: logins, helpers, and the key that covers a repository."""
+"""Docker's config file: credentials, helpers, and the key that covers a repository."""
 
 import base64
 import json
@@ -70,7 +70,9 @@ def test_invalid_config_files_are_rejected_without_showing_secrets(text: str) ->
 
 @pytest.mark.slow
 def test_many_hosts_with_one_login_are_read_quickly() -> None:
-    """2,000 hosts once took 25 seconds and 511 MB, because each host had a set of all hosts."""
+    """2,000 hosts once took 25 seconds and 511 MB, because a set of all hosts was kept for each
+    host.
+    """
 
     def seconds(number: int) -> float:
         entry = {"auth": auth("ci:s3cret")}

@@ -1,6 +1,6 @@
-"""Provenance: certificates and statements in the documented shapes. Wrong ones prove nothing.
+"""Provenance: certificates and statements in the documented formats. Invalid ones prove nothing.
 
-Keys are from openssl, identities from the tests' own Sigstore. The package sigstore verifies them.
+Keys come from openssl, identities from the tests' own Sigstore. The sigstore package verifies them.
 """
 
 import base64
@@ -50,7 +50,7 @@ Predicate = dict[str, Any]
 def github_v1(
     repository: str = WEB, ref: str = "refs/heads/main", path: str = RELEASE, builder: str = HOSTED
 ) -> Predicate:
-    """Return a statement as actions/attest-build-provenance writes it."""
+    """Return a statement as written by actions/attest-build-provenance."""
     return {
         "buildDefinition": {
             "buildType": "https://actions.github.io/buildtypes/workflow/v1",
@@ -81,7 +81,7 @@ def generator_v02(
     path: str = RELEASE,
     builder: str = GENERATOR,
 ) -> Predicate:
-    """Return a statement as slsa-github-generator's container generator writes it."""
+    """Return a statement as written by slsa-github-generator's container generator."""
     source = {"uri": f"git+{repository}@{ref}", "digest": {"sha1": "c" * 40}}
     return {
         "builder": {"id": builder},
@@ -99,7 +99,7 @@ def generator_v02(
 def chains_v1(
     repository: str = f"{WEB}.git", builder: str = CHAINS, pipeline: str = "release"
 ) -> Predicate:
-    """Return a statement as Tekton Chains writes it in its format slsa/v2alpha4."""
+    """Return a statement as written by Tekton Chains in its slsa/v2alpha4 format."""
     return {
         "buildDefinition": {
             "buildType": "https://tekton.dev/chains/v2/slsa",
@@ -125,7 +125,7 @@ def chains_v1(
 
 
 def chains_v02(*repositories: str, builder: str = CHAINS) -> Predicate:
-    """Return a statement as Tekton Chains writes it in its format slsa/v1, which is SLSA 0.2."""
+    """Return a statement as written by Tekton Chains in its slsa/v1 format, which is SLSA 0.2."""
     return {
         "builder": {"id": builder},
         "buildType": "tekton.dev/v1beta1/PipelineRun",
@@ -142,7 +142,7 @@ def chains_v02(*repositories: str, builder: str = CHAINS) -> Predicate:
 
 
 def gitlab_v1(source: str = "https://gitlab.com/acme/web") -> Predicate:
-    """Return a statement as GitLab's runner writes it."""
+    """Return a statement as written by GitLab's runner."""
     return {
         "buildDefinition": {
             "buildType": "https://gitlab.com/gitlab-org/gitlab-runner/-/blob/v18/PROVENANCE.md",
@@ -191,7 +191,7 @@ def server(oci_registry: RegistryApi) -> RegistryApi:
 
 
 class Asking:
-    """A run's questions about the image."""
+    """A run's provenance checks of the image."""
 
     def __init__(
         self, server: RegistryApi, folder: Path, sigstore: Sigstore, timeout: float = 0.0
@@ -230,7 +230,7 @@ def bundle(
     return json.dumps(sigstore.bundle(content, claims or workflow(), **how)).encode()
 
 
-# --- right: every documented shape, from every place
+# --- valid: every documented format, from every location
 
 FULL: dict[str, Any] = {"source_repository": WEB, "ref": "refs/heads/main", "workflow": RELEASE}
 
@@ -337,7 +337,7 @@ def test_certificate_claims_are_accepted_as_provenance(
 
 
 @pytest.mark.parametrize("kept", ["slsa-v1", "slsa-v0.2"])
-def test_attestations_made_by_a_real_cosign_are_accepted(
+def test_attestations_created_by_a_real_cosign_are_accepted(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, kept: str
 ) -> None:
     said = json.loads((DATA / "recorded" / "cosign-3.1" / "attestations.json").read_text())
@@ -365,7 +365,7 @@ def test_attestations_made_by_a_real_cosign_are_accepted(
     assert isinstance(Asking(server, tmp_path, sigstore)(replace(demand, workflow="x")), str)
 
 
-# --- wrong
+# --- invalid
 
 ELSE = "https://github.com/evil/web"
 DIGITS = IMAGE.digest.partition(":")[2]
@@ -534,7 +534,7 @@ def test_a_bundle_from_another_sigstore_is_rejected(
 def test_a_bundle_with_a_duplicate_envelope_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
-    """A JSON object may have a key twice. Readers differ in which one they use."""
+    """A JSON object may contain a key twice. Parsers differ in which one they use."""
     good = bundle(sigstore, statement(github_v1(repository=ELSE)))
     forged = json.dumps({"payloadType": cosign.STATEMENT, "payload": base64.b64encode(statement(github_v1())).decode(),
                          "signatures": json.loads(good)["dsseEnvelope"]["signatures"]})  # fmt: skip
@@ -548,7 +548,7 @@ def test_a_bundle_with_a_duplicate_envelope_is_rejected(
 
 
 @pytest.mark.parametrize("form", ["key", "identity"])
-def test_a_signature_by_an_unknown_key_is_rejected(
+def test_a_signature_from_an_unknown_key_is_rejected(
     server: RegistryApi,
     tmp_path: Path,
     sigstore: Sigstore,
@@ -690,7 +690,7 @@ def requests(server: RegistryApi, asking: Asking, *demands: Demand) -> int:
 
 
 @pytest.mark.parametrize("tool", ["cosign 2", "cosign 3", "Chains"])
-def test_provenance_needs_at_most_two_more_requests_than_a_signature(
+def test_provenance_takes_at_most_two_more_requests_than_a_signature(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, tool: str
 ) -> None:
     content = statement(github_v1())
@@ -744,7 +744,7 @@ def test_the_check_waits_for_a_late_statement(
     assert isinstance(Asking(server, tmp_path, sigstore, timeout=30)(ASKED), Proof)
 
 
-def test_an_unavailable_transparency_log_is_a_temporary_error(
+def test_an_unavailable_transparency_log_causes_a_temporary_error(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     signed, notes = sigstore.of_layer(cosign.payload(IMAGE.digest), workflow())
@@ -761,14 +761,14 @@ def test_an_unavailable_transparency_log_is_a_temporary_error(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"mediaType": "x"}', "\xff"])
-def test_an_invalid_trust_root_is_a_usage_error(tmp_path: Path, text: str) -> None:
+def test_an_invalid_trust_root_causes_a_usage_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "root.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match="--trust-root"):
         keyless.Sigstore(print, str(path))
 
 
-def test_an_invalid_key_in_the_repository_is_an_error(
+def test_an_invalid_key_in_the_repository_causes_an_error(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     demand = Demand("signature", ("ci.pub",), texts=(("ci.pub", "hello"),), line=4)

@@ -1,4 +1,6 @@
-"""A real registry, Debian's docker-registry: open, with logins, and over TLS."""
+"""A real registry, Debian's docker-registry: without authentication, with credentials, and over
+TLS.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -84,7 +86,7 @@ def answer(
         ("undated", UNDATED),
     ],
 )
-def test_the_digest_of_a_pushed_image_needs_one_request(
+def test_the_digest_of_a_pushed_image_takes_one_request(
     real: Real, tag: str, content: Content
 ) -> None:
     lines: list[str] = []
@@ -96,7 +98,7 @@ def test_the_digest_of_a_pushed_image_needs_one_request(
 
 
 @pytest.mark.parametrize("kind", [OCI, DOCKER])
-def test_the_facts_of_images_and_indexes_are_read(real: Real, kind: str) -> None:
+def test_facts_about_images_and_indexes_are_read(real: Real, kind: str) -> None:
     every = ("created", "platforms", "labels", "digest")
     single = answer(registry(), f"{real.name}/acme/api:single-{kind}", *every)  # type: ignore[arg-type]
     assert single == Answer(True, SINGLE[kind].digest, DATE, ("linux/amd64",), {"a": "b"})
@@ -125,7 +127,7 @@ def test_the_tags_of_a_repository_are_listed(real: Real) -> None:
         registry().repository(parse_image(f"{real.name}/acme/none")).tags()
 
 
-def test_an_image_without_referrers_api_and_tag_has_no_referrers(real: Real) -> None:
+def test_without_the_referrers_api_and_the_tag_an_image_has_no_referrers(real: Real) -> None:
     assert (
         registry().repository(parse_image(f"{real.name}/acme/api")).referrers(UNDATED.digest) == ()
     )
@@ -161,7 +163,7 @@ def test_a_registry_is_accessed_with_a_password(locked: Real) -> None:
 
 
 @pytest.mark.parametrize("login", [None, (USER, "wrong")])
-def test_a_missing_or_wrong_password_is_an_access_error(
+def test_a_missing_or_wrong_password_causes_an_access_error(
     locked: Real, login: tuple[str, str] | None
 ) -> None:
     error = answer(registry(login, locked.name), f"{locked.name}/acme/api:1", "digest").error
@@ -197,7 +199,7 @@ def test_a_registry_with_a_token_server_is_accessed(tmp_path: Path) -> None:
             answer(asking, f"{running.name}/acme/api:1", "digest", "created").digest
             == UNDATED.digest
         )
-        assert len(lines) == 4  # refused, token, manifest, config
+        assert len(lines) == 4  # rejected request, token, manifest, config
         assert asking.repository(parse_image(f"{running.name}/acme/api")).tags() == ("1",)
         assert answer(asking, f"{running.name}/acme/api:2", "exists") == Answer(exists=False)
         assert answer(anyone, f"{running.name}/public/web:1", "digest").digest == UNDATED.digest
@@ -210,7 +212,9 @@ def test_a_registry_with_a_token_server_is_accessed(tmp_path: Path) -> None:
         )
 
 
-def test_a_registry_with_a_private_authority_needs_its_certificate(tmp_path: Path) -> None:
+def test_a_registry_with_a_private_certificate_authority_requires_its_certificate(
+    tmp_path: Path,
+) -> None:
     with tls_registry(tmp_path) as running:
         assert running.ca is not None
         push(running.url, "acme/api", "1", UNDATED, verify=str(running.ca))

@@ -1,4 +1,4 @@
-"""`registries.conf` as Image Updater reads it."""
+"""`registries.conf`, read as in Image Updater."""
 
 from typing import Any
 
@@ -136,7 +136,7 @@ OURS = RegistryConf("ours", "u", "reg.example", default=True)
         ((BARE, GHCR), "docker.io", "library/nginx", True, BARE),
         ((HUB, OURS), "docker.io", "library/nginx", False, OURS),
         ((HUB, OURS), "docker.io", "library/nginx", True, HUB),
-        ((GHCR, ACME), "ghcr.io", "acme/api", True, GHCR),  # an exact prefix comes first
+        ((GHCR, ACME), "ghcr.io", "acme/api", True, GHCR),  # an exact prefix takes precedence
         ((ACME,), "ghcr.io", "acme/api", True, ACME),
         ((ACME,), "ghcr.io", "acme2/api", True, None),
         ((QUAY_A, QUAY_AB), "quay.io", "a/b/c", True, QUAY_AB),

@@ -1,4 +1,6 @@
-"""Which servers get a login, what refusals mean, and what a registry may make us do."""
+"""Which servers receive credentials, how rejections are interpreted, and what a registry can
+trigger.
+"""
 
 import base64
 import json
@@ -79,7 +81,7 @@ def logins(server: RegistryApi) -> list[str]:
     return [one.login for one in server.seen if one.login]
 
 
-def test_an_open_registry_gets_no_login(server: RegistryApi) -> None:
+def test_an_open_registry_receives_no_credentials(server: RegistryApi) -> None:
     assert ask(server).digest == API.digest
     assert not logins(server)
 
@@ -128,7 +130,7 @@ def test_many_threads_share_one_token_request(server: RegistryApi) -> None:
     assert sum(one.path.startswith("/token") for one in server.seen) == 1
 
 
-def test_an_anonymous_token_is_used_without_a_login(server: RegistryApi) -> None:
+def test_an_anonymous_token_is_used_without_credentials(server: RegistryApi) -> None:
     server.ask_for_tokens()
     server.anonymous = True
     assert ask(server, registry(None)).digest == API.digest
@@ -148,7 +150,9 @@ def test_an_anonymous_token_is_used_without_a_login(server: RegistryApi) -> None
         {"token": "x", "expires_in": "soon"},
     ],
 )
-def test_a_response_without_a_valid_token_is_an_error(server: RegistryApi, answer: object) -> None:
+def test_a_response_without_a_valid_token_causes_an_error(
+    server: RegistryApi, answer: object
+) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.token_answer = lambda _: answer
     error = ask(server).error
@@ -162,7 +166,7 @@ def test_a_response_without_a_valid_token_is_an_error(server: RegistryApi, answe
 def test_a_hostile_token_server_does_not_affect_other_registries(
     servers: Callable[..., RegistryApi], body: bytes
 ) -> None:
-    """Once, its response ended the whole run with a RecursionError."""
+    """A token server's response once ended the whole run with a RecursionError."""
     hostile, good = servers("127.0.0.1"), servers("localhost")
     hostile.ask_for_tokens(ci=PASSWORD)
     hostile.faults["/token"] = lambda _: (200, {"Content-Type": "application/json"}, body)
@@ -199,7 +203,7 @@ def test_a_token_that_expired_early_is_renewed(server: RegistryApi) -> None:
 @pytest.mark.parametrize(
     "login",
     [
-        RegistryLogin("00000000-0000-0000-0000-000000000000", Secret("refresh")),  # az acr login
+        RegistryLogin("00000000-0000-0000-0000-000000000000", Secret("refresh")),  # `az acr login`
         RegistryLogin("", identity=Secret("refresh")),
         RegistryLogin("<token>", Secret("refresh")),
     ],
@@ -220,7 +224,7 @@ def test_a_refresh_token_is_also_tried_as_a_password(server: RegistryApi) -> Non
     assert ask(server, registry(login)).digest == API.digest
 
 
-def test_a_ready_made_token_is_used_as_is(server: RegistryApi) -> None:
+def test_a_ready_made_token_is_used_unchanged(server: RegistryApi) -> None:
     server.ask_for_tokens()
     server.tokens = {"mine.acme%2Fapi"}
     assert (
@@ -327,7 +331,7 @@ def test_a_manifest_request_may_be_redirected(servers: Callable[..., RegistryApi
         (204, "", None, RegistryError, "204"),
     ],
 )
-def test_each_refusal_is_mapped_to_an_error_without_the_password(
+def test_each_rejection_is_mapped_to_an_error_without_the_password(
     server: RegistryApi,
     status: int,
     code: str,
@@ -354,7 +358,7 @@ def test_each_refusal_is_mapped_to_an_error_without_the_password(
 
 
 @pytest.mark.parametrize("as_date", [False, True])
-def test_the_error_of_a_busy_registry_states_the_waiting_time(
+def test_the_error_for_a_busy_registry_states_the_waiting_time(
     server: RegistryApi, as_date: bool
 ) -> None:
     later = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
@@ -401,7 +405,7 @@ def test_one_registry_that_is_down_does_not_stop_the_others(server: RegistryApi)
     assert (type(answers[down].error), answers[up].digest) == (RegistryDownError, API.digest)
 
 
-def test_a_truncated_response_is_a_temporary_error(server: RegistryApi) -> None:
+def test_a_truncated_response_causes_a_temporary_error(server: RegistryApi) -> None:
     server.faults["/manifests/1.0"] = lambda _: (
         200,
         {"Content-Length": "1000", "Connection": "close"},
@@ -412,7 +416,7 @@ def test_a_truncated_response_is_a_temporary_error(server: RegistryApi) -> None:
 
 
 @pytest.mark.parametrize("how", ["silent", "closed"])
-def test_a_silent_registry_is_a_temporary_error(how: str) -> None:
+def test_a_silent_registry_causes_a_temporary_error(how: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
 
         def accept() -> None:
@@ -427,7 +431,7 @@ def test_a_silent_registry_is_a_temporary_error(how: str) -> None:
     assert type(error) is RegistryDownError
 
 
-def test_an_https_registry_is_trusted_by_certificate_or_insecure_option(
+def test_an_https_registry_is_trusted_through_its_certificate_or_the_insecure_option(
     tmp_path: Path, servers: Callable[..., RegistryApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = servers("localhost")
@@ -450,7 +454,7 @@ def test_an_https_registry_is_trusted_by_certificate_or_insecure_option(
     (tmp_path / "other").mkdir()
     monkeypatch.setenv(
         "REQUESTS_CA_BUNDLE", str(certificate)
-    )  # stays trusted in addition to the option
+    )  # still trusted in addition to the option
     assert (
         ask(server, registry(None, ca=_certificate(tmp_path / "other").read_text())).digest
         == API.digest
@@ -483,7 +487,7 @@ def test_http_is_used_only_for_local_or_configured_registries(server: RegistryAp
     assert urls("reg.example/a/b:1", entry) == (server.url,)
 
 
-def test_a_mirror_does_not_get_the_login_of_docker_hub(server: RegistryApi) -> None:
+def test_a_mirror_does_not_receive_docker_hub_credentials(server: RegistryApi) -> None:
     server.challenge = 'Basic realm="x"'
     server.put("library/nginx", "1", API)
     files = {
@@ -539,7 +543,7 @@ def test_a_registry_below_a_path_is_read(server: RegistryApi) -> None:
     )
 
 
-def test_the_request_limit_of_registries_conf_is_applied(
+def test_the_request_limit_in_registries_conf_is_applied(
     server: RegistryApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = RegistryConf("x", server.url, server.name, limit=20)
@@ -579,7 +583,7 @@ def test_a_pull_secret_is_used_only_for_its_namespace(server: RegistryApi) -> No
 
 
 def test_no_error_contains_a_secret(servers: Callable[..., RegistryApi]) -> None:
-    """Every kind of login with every refusal, by a registry that repeats the requests' headers."""
+    """Every kind of credentials with every rejection, by a registry that echoes request headers."""
     lines: list[str] = []
     said: list[object] = []
     for login in (
@@ -693,7 +697,9 @@ def test_only_related_hosts_may_receive_a_login(
 def test_a_login_is_sent_to_a_token_server_with_the_same_configured_login(
     servers: Callable[..., RegistryApi],
 ) -> None:
-    """Docker's config file or the option must name the token server, with the registry's login."""
+    """Docker's config file or the option must name the token server, with the registry's
+    credentials.
+    """
     for theirs, told in ((PASSWORD, True), ("another", False)):
         one, other = servers(), servers("localhost")
         other.users = {"ci": PASSWORD}
@@ -737,7 +743,7 @@ def test_token_servers_in_private_networks_are_not_contacted(
     assert may_be_asked(registry_host, other) is allowed
 
 
-def test_a_token_server_with_a_private_address_is_refused(server: RegistryApi) -> None:
+def test_a_token_server_with_a_private_address_is_rejected(server: RegistryApi) -> None:
     server.ask_for_tokens("https://169.254.169.254/latest/meta-data")
     error = ask(server, registry(None)).error
     assert type(error) is RegistryAccessError
@@ -754,7 +760,7 @@ def test_a_token_server_with_a_private_address_is_refused(server: RegistryApi) -
             {},
             b"Client sent an HTTP request to an HTTPS server.",
             2,
-        ),  # https is tried, and then http again
+        ),  # https is tried, then http again
     ],
 )
 def test_http_is_retried_as_https_unless_the_registry_itself_sent_status_400(

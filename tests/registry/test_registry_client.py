@@ -1,4 +1,4 @@
-"""Everything around the queries: the configuration file, threads, and the end of a run."""
+"""Everything around registry queries: the configuration file, threads, and the end of a run."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
         (b"x: 1", "unknown key"),
     ],
 )
-def test_an_invalid_registries_conf_is_a_usage_error(
+def test_an_invalid_registries_conf_causes_a_usage_error(
     tmp_path: Path, content: bytes | None, words: str
 ) -> None:
     path = tmp_path / "registries.conf"
@@ -58,7 +58,7 @@ def test_an_invalid_registries_conf_is_a_usage_error(
     assert str(path) in refused.value.message
 
 
-def test_an_unreadable_ca_file_in_registries_conf_is_a_usage_error(server: RegistryApi) -> None:
+def test_an_unreadable_ca_file_in_registries_conf_causes_a_usage_error(server: RegistryApi) -> None:
     entry = RegistryConf("x", server.url, server.name, ca_file="/nonexistent/ca.pem")
     asked = question(server)
     error = Registry(Logins({}), entries=(entry,)).answer([asked])[asked].error
@@ -67,7 +67,7 @@ def test_an_unreadable_ca_file_in_registries_conf_is_a_usage_error(server: Regis
 
 
 def test_a_ca_file_in_registries_conf_is_read_once(server: RegistryApi, tmp_path: Path) -> None:
-    """Once, it was read again for each query, even in the middle of its renewal."""
+    """The file was once reread for each query, even in the middle of its renewal."""
     file = tmp_path / "ca.pem"
     file.write_text(Path(certifi.where()).read_text())
     entry = RegistryConf("x", server.url, server.name, ca_file=str(file))
@@ -87,7 +87,7 @@ def test_the_cache_is_written_at_the_end_of_a_run(server: RegistryApi, tmp_path:
 @pytest.mark.parametrize(
     ("status", "kind"), [(503, RegistryDownError), (429, RegistryDownError), (0, RegistryDownError)]
 )
-def test_an_unavailable_token_server_is_a_temporary_error(
+def test_an_unavailable_token_server_causes_a_temporary_error(
     server: RegistryApi, status: int, kind: type[RegistryError]
 ) -> None:
     server.ask_for_tokens(ci="p")

@@ -1,4 +1,4 @@
-"""Facts about images: the right result, with no more requests than needed."""
+"""Facts about images: the correct result, with no more requests than necessary."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -47,7 +47,7 @@ LIST = index([image("linux/amd64", kind=DOCKER), image("linux/arm/v7", kind=DOCK
 @pytest.mark.parametrize(
     "content", [image(), image(kind=DOCKER), MULTI, LIST], ids=["oci", "docker", "index", "list"]
 )
-def test_a_digest_needs_one_head_request(oci_registry: RegistryApi, content: Content) -> None:
+def test_a_digest_takes_one_head_request(oci_registry: RegistryApi, content: Content) -> None:
     oci_registry.put("acme/api", "1.0", content)
     assert answer(oci_registry, "acme/api:1.0", "digest").digest == content.digest
     assert oci_registry.asked == ["HEAD /v2/acme/api/manifests/1.0"]
@@ -64,7 +64,7 @@ def test_existence_and_digest_share_one_head_request(oci_registry: RegistryApi) 
     assert len(oci_registry.seen) == 1
 
 
-def test_a_known_digest_needs_no_request(oci_registry: RegistryApi) -> None:
+def test_a_known_digest_takes_no_request(oci_registry: RegistryApi) -> None:
     assert answer(oci_registry, f"acme/api:1.0@{AMD.digest}", "digest").digest == AMD.digest
     assert not oci_registry.seen
 
@@ -85,7 +85,7 @@ def test_a_missing_image_is_a_valid_result(
         assert len(oci_registry.seen) == 1
 
 
-def test_a_date_needs_the_manifest_and_the_config(oci_registry: RegistryApi) -> None:
+def test_a_date_requires_the_manifest_and_the_config(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     assert answer(oci_registry, "acme/api:1.0", "created", "digest") == Answer(
         digest=AMD.digest, created="2026-01-02T00:00:00Z"
@@ -96,7 +96,7 @@ def test_a_date_needs_the_manifest_and_the_config(oci_registry: RegistryApi) -> 
     ]
 
 
-def test_the_platforms_of_an_index_need_only_its_manifest(oci_registry: RegistryApi) -> None:
+def test_an_indexs_platforms_require_only_its_manifest(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", MULTI)
     found = answer(oci_registry, "acme/api:1.0", "platforms", platforms=("windows/amd64",))
     assert found.platforms == ("linux/amd64", "linux/arm64/v8", "linux/s390x")
@@ -120,7 +120,7 @@ def test_the_platform_of_a_single_image_is_read_from_its_config(oci_registry: Re
         (("linux",), "", {}, 1),
     ],
 )
-def test_date_and_labels_come_from_the_newest_member_of_the_wanted_platforms(
+def test_date_and_labels_come_from_the_newest_member_for_the_required_platforms(
     oci_registry: RegistryApi,
     platforms: tuple[str, ...],
     created: str,
@@ -232,7 +232,7 @@ def test_the_manifest_is_fetched_if_head_is_not_supported(
 
 
 @pytest.mark.parametrize("where", ["manifest", "blob", "by digest"])
-def test_content_that_does_not_match_its_digest_is_refused(
+def test_content_that_does_not_match_its_digest_is_rejected(
     oci_registry: RegistryApi, where: str
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -340,7 +340,7 @@ def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> 
     notes["platform"] = {
         "os": "linux",
         "architecture": "mips",
-    }  # only the annotation shows it
+    }  # only the annotation reveals this
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
     extra = [
         (seen, notes),
@@ -438,14 +438,14 @@ def test_a_warm_cache_fetches_only_new_images(oci_registry: RegistryApi, tmp_pat
     first = registry(cache_dir=folder).answer(questions)
     oci_registry.seen.clear()
     oci_registry.put("acme/api", "5", image(created="2026-01-06T00:00:00Z"))
-    oci_registry.put("acme/api", "0", image(created="2026-01-07T00:00:00Z"))  # a tag that moved
+    oci_registry.put("acme/api", "0", image(created="2026-01-07T00:00:00Z"))  # a moved tag
     second = registry(cache_dir=folder).answer(questions)
     assert [second[question].created[9] for question in questions] == list("723456")
     assert first[questions[1]] == second[questions[1]]
     assert sorted(line.split()[0] for line in oci_registry.asked) == ["GET"] * 4 + ["HEAD"] * 5
 
 
-def test_a_broken_cache_does_no_harm(oci_registry: RegistryApi, tmp_path: Path) -> None:
+def test_a_broken_cache_does_not_affect_results(oci_registry: RegistryApi, tmp_path: Path) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     question = asked(oci_registry, "acme/api:1.0", "created")
     registry(cache_dir=str(tmp_path / "c")).answer([question])

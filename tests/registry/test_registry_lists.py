@@ -1,4 +1,4 @@
-"""Tags, page by page, and the referrers of an image."""
+"""Lists of tags, page by page, and of an image's referrers."""
 
 import json
 import time
@@ -45,13 +45,13 @@ def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
     assert server.asked == ["GET /v2/acme/api/tags/list"]
 
 
-def test_two_thousand_tags_need_one_request(server: RegistryApi) -> None:
+def test_two_thousand_tags_take_one_request(server: RegistryApi) -> None:
     server.tags["acme/api"] = {f"1.0.{number}": API.digest for number in range(2000)}
     assert len(tags(server)) == 2000
     assert len(server.seen) == 1
 
 
-def test_a_refused_page_size_is_retried_with_a_smaller_size(server: RegistryApi) -> None:
+def test_a_rejected_page_size_is_replaced_with_a_smaller_size(server: RegistryApi) -> None:
     body = b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID"}]}'
     server.faults["/tags/list"] = lambda seen: (400, {}, body) if "n=10000" in seen.path else None
     assert tags(server) == ("1.0",)
@@ -59,7 +59,7 @@ def test_a_refused_page_size_is_retried_with_a_smaller_size(server: RegistryApi)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
-def test_a_failed_later_page_is_an_error(server: RegistryApi, status: int) -> None:
+def test_a_failure_on_a_later_page_is_an_error(server: RegistryApi, status: int) -> None:
     server.tags["acme/api"], server.page = {f"1.{number}": API.digest for number in range(9)}, 3
     server.faults["/tags/list"] = lambda seen: (status, {}, b"{}") if "last=" in seen.path else None
     with pytest.raises(RegistryError):
@@ -84,7 +84,9 @@ def test_ten_thousand_tags_are_read_page_by_page(server: RegistryApi, link: str)
         '<?last=1.0>; rel="next"',
     ],
 )
-def test_each_notation_of_the_next_page_is_followed(server: RegistryApi, link: str) -> None:
+def test_a_link_to_the_next_page_is_followed_in_every_notation(
+    server: RegistryApi, link: str
+) -> None:
     def page(seen: Any) -> Any:
         if "last=" in seen.path:
             return 200, {}, b'{"tags": ["2.0", "1.0"]}'
@@ -100,7 +102,7 @@ def test_each_notation_of_the_next_page_is_followed(server: RegistryApi, link: s
         '<https://thief.example/v2/acme/api/tags/list?last=1.0>; rel="next"',
         '<//thief.example/v2/acme/api/tags/list>; rel="next"',
         '</v2/acme/other/tags/list>; rel="next"',
-        '</v2/acme/api/tags/list?n=10000>; rel="next"',  # the page that was just requested
+        '</v2/acme/api/tags/list?n=10000>; rel="next"',  # links to the page just requested
         '</elsewhere>; rel="next"',
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],
@@ -113,7 +115,7 @@ def test_a_next_link_outside_the_tag_list_is_rejected(server: RegistryApi, link:
 
 
 def endless(server: RegistryApi, body: bytes, wait: float = 0) -> None:
-    """Return page after page, each with a link to the next."""
+    """Return page after page, each with a link to the next page."""
 
     def page(_: Any) -> Any:
         time.sleep(wait)
@@ -123,7 +125,7 @@ def endless(server: RegistryApi, body: bytes, wait: float = 0) -> None:
 
 
 def megabyte(*, each: int) -> bytes:
-    """Return a page of a million bytes, with tags of this length."""
+    """Return a page of a million bytes that contains tags of this length."""
     names = (f'"{number:0{each}d}"' for number in range(1_000_000 // (each + 3)))
     return b'{"tags":[%s]}' % ",".join(names).encode()
 
@@ -224,7 +226,7 @@ def test_valid_and_invalid_tag_lists_are_distinguished(
         assert type(refused.value) is expected
 
 
-def test_the_tags_of_a_missing_repository_are_an_error(server: RegistryApi) -> None:
+def test_listing_the_tags_of_a_missing_repository_is_an_error(server: RegistryApi) -> None:
     with pytest.raises(RegistryError, match="has no repository acme/none"):
         tags(server, "acme/none")
 
@@ -256,7 +258,7 @@ def test_referrers_are_read_with_the_referrers_api(server: RegistryApi) -> None:
     assert referrers(server) == [signed.digest, other.digest]
 
 
-def test_an_empty_referrers_list_needs_no_further_request(server: RegistryApi) -> None:
+def test_an_empty_referrers_list_takes_no_further_request(server: RegistryApi) -> None:
     assert referrers(server) == []
     assert len(server.seen) == 1
 
@@ -286,7 +288,9 @@ def test_referrers_are_read_from_the_tag_without_the_referrers_api(
     ]
 
 
-def test_an_unavailable_registry_is_not_an_empty_referrers_list(server: RegistryApi) -> None:
+def test_an_unavailable_registry_is_not_treated_as_an_empty_referrers_list(
+    server: RegistryApi,
+) -> None:
     server.faults[f"/referrers/{API.digest}"] = lambda _: (503, {}, b"")
     with pytest.raises(RegistryDownError):
         referrers(server)

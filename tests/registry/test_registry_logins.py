@@ -1,4 +1,4 @@
-"""Where a registry's login comes from, and who may choose it."""
+"""Where registry credentials come from, and who may choose them."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def user(environ: Mapping[str, str], host: str = "ghcr.io", repository: str = "a
         ({"HOME": "home", "DOCKER_AUTH_CONFIG": config(**{"ghcr.io": "gitlab"})}, "gitlab"),
     ],
 )
-def test_config_files_are_found_in_their_usual_places(
+def test_config_files_are_found_in_the_usual_places(
     tmp_path: Path, environ: dict[str, str], expected: str
 ) -> None:
     for path, name in (
@@ -81,7 +81,7 @@ def test_config_files_are_found_in_their_usual_places(
     assert user(given) == expected
 
 
-def test_a_second_config_file_supplies_missing_logins(tmp_path: Path) -> None:
+def test_a_second_config_file_supplies_missing_credentials(tmp_path: Path) -> None:
     wrote(tmp_path / ".docker/config.json", config(**{"quay.io": "home"}))
     environ = {"HOME": str(tmp_path), "DOCKER_AUTH_CONFIG": config(**{"ghcr.io": "gitlab"})}
     assert (user(environ), user(environ, "quay.io"), user(environ, "gcr.io")) == (
@@ -98,9 +98,7 @@ def test_the_longest_key_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}'])
-def test_the_error_about_an_invalid_config_file_omits_its_content(
-    tmp_path: Path, text: str
-) -> None:
+def test_the_error_for_an_invalid_config_file_omits_its_content(tmp_path: Path, text: str) -> None:
     path = wrote(tmp_path / ".docker/config.json", text)
     with pytest.raises(RegistryAccessError) as refused:
         user({"HOME": str(tmp_path)})
@@ -150,7 +148,7 @@ def helped(folder: Path, text: str) -> dict[str, str]:
         ('{"credsStore": "ours", "auths": {"ghcr.io": {}}}', "ghcr.io", "helped"),
     ],
 )  # fmt: skip
-def test_credential_helpers_supply_logins(
+def test_credential_helpers_supply_credentials(
     tmp_path: Path, text: str, host: str, expected: str
 ) -> None:
     assert user(helped(tmp_path, text), host) == expected
@@ -179,7 +177,7 @@ def test_a_helper_can_supply_a_docker_hub_token(tmp_path: Path) -> None:
         ('{"credsStore": "ours"}', "odd.example", "did not return credentials"),
     ],
 )
-def test_a_failing_helper_is_an_access_error(
+def test_a_failing_helper_causes_an_access_error(
     tmp_path: Path, text: str, host: str, words: str
 ) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
@@ -233,7 +231,7 @@ def test_login_options_must_be_complete_and_unambiguous(
     assert (login.password.reveal() if login else None) == expected
 
 
-def test_a_missing_password_file_is_a_usage_error() -> None:
+def test_a_missing_password_file_causes_a_usage_error() -> None:
     with pytest.raises(UsageError, match="cannot read"):
         password_of("ci", "/nonexistent", {})
 
@@ -280,10 +278,10 @@ def of_annotation(
         ("pullsecret:argocd/pull", "central"),
         ("secret:web/shared#creds", "shared"),
         ("ghcr.io=secret:web/shared#creds", "shared"),
-        ("quay.io=secret:web/shared#creds", ""),  # not for this registry
+        ("quay.io=secret:web/shared#creds", ""),  # the secret is not for this registry
     ],
 )
-def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) -> None:
+def test_secrets_named_by_annotations_supply_credentials(text: str, expected: str) -> None:
     login = of_annotation(text)
     assert (login.username if login else "") == expected
 
@@ -340,7 +338,7 @@ def test_forbidden_or_invalid_credentials_in_annotations_are_refused(
     assert "s3cret" not in refused.value.message
 
 
-def test_a_secret_needs_access_to_a_cluster() -> None:
+def test_a_secret_requires_access_to_a_cluster() -> None:
     with pytest.raises(RegistryError, match="no cluster"):
         Logins({}).of_annotation("pullsecret:web/regcred", "web", "ghcr.io", "acme/api")
 
@@ -372,7 +370,7 @@ def test_an_allowed_script_supplies_a_login(tmp_path: Path) -> None:
         ("echo a:b", 0o644, "is not an executable file"),
     ],
 )
-def test_a_failing_script_is_an_access_error(
+def test_a_failing_script_causes_an_access_error(
     tmp_path: Path, text: str, mode: int, words: str
 ) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
@@ -380,7 +378,7 @@ def test_a_failing_script_is_an_access_error(
     assert "s3cret" not in refused.value.message
 
 
-def test_a_slow_script_is_a_temporary_error(
+def test_a_slow_script_causes_a_temporary_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.logins._PATIENCE", {"script": 0.3})
@@ -394,7 +392,7 @@ def test_a_script_must_be_an_absolute_path(path: str) -> None:
         of_annotation(f"ext:{path}", allow_exec=True)
 
 
-def test_credentials_of_registries_conf_are_renewed_when_they_expire(tmp_path: Path) -> None:
+def test_credentials_from_registries_conf_are_renewed_when_they_expire(tmp_path: Path) -> None:
     path = script(tmp_path, f"echo x >> {tmp_path}/calls; echo ci:p")
     source = CredentialSource("ext", script=path)
     logins = Logins({}, allow_exec=True)
@@ -423,5 +421,5 @@ def test_registries_conf_may_name_any_variable_and_any_secret() -> None:
         logins.of_conf(replace(place, name="cluster-prod"), 0, "ghcr.io", "a/b")
 
 
-def test_the_representation_of_a_login_shows_no_secret() -> None:
+def test_the_repr_of_credentials_reveals_no_secret() -> None:
     assert "p4ss" not in repr(RegistryLogin("ci", Secret("p4ss"), Secret("p4ss"), Secret("p4ss")))

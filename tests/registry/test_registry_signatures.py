@@ -1,4 +1,4 @@
-"""Signatures stored by cosign: found in both places, checked with real keys, bound to digests."""
+"""Signatures stored by cosign: found in both places, verified with real keys, bound to digests."""
 
 import threading
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def put(server: RegistryApi, content: Content, tag: str = "") -> None:
 
 
 @pytest.mark.parametrize("kind", cosign.KINDS)
-def test_signatures_with_keys_of_every_kind_are_accepted(
+def test_signatures_made_with_every_kind_of_key_are_accepted(
     server: RegistryApi, tmp_path: Path, kind: str
 ) -> None:
     pair = cosign.keys(tmp_path, kind)
@@ -168,7 +168,7 @@ def test_invalid_signatures_are_rejected_with_a_reason(
     assert why in answer
 
 
-def test_a_signature_by_one_of_several_keys_is_enough(
+def test_a_signature_from_one_of_several_keys_is_sufficient(
     server: RegistryApi, pair: cosign.Keys, other: cosign.Keys, tmp_path: Path
 ) -> None:
     put(server, cosign.signed(other, IMAGE.digest))
@@ -197,7 +197,7 @@ def test_a_missing_signature_blob_is_ignored_if_another_signature_is_valid(
     ("status", "kind"),
     [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)],
 )
-def test_a_failed_signature_request_is_an_error(
+def test_a_failed_signature_request_causes_an_error(
     server: RegistryApi, pair: cosign.Keys, status: int, kind: type[TaskError]
 ) -> None:
     server.faults[".sig"] = lambda _: (status, {}, b"")
@@ -243,7 +243,7 @@ def test_the_check_waits_once_for_every_image(
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],
 )
-def test_invalid_key_files_are_usage_errors(
+def test_invalid_key_files_cause_usage_errors(
     tmp_path: Path, content: bytes | None, words: str
 ) -> None:
     path = tmp_path / "cosign.pub"

@@ -1,4 +1,4 @@
-"""Stored signatures. Other content in the same place is skipped or rejected."""
+"""Stored signatures. Other content in the same location is skipped or rejected."""
 
 import base64
 import json
@@ -136,7 +136,7 @@ def test_a_bundle_is_parsed() -> None:
     assert found.content == dsse_encoding(
         "application/vnd.in-toto+json", json.dumps(STATEMENT).encode()
     )
-    assert dsse_encoding("a", b"bc") == b"DSSEv1 1 a 2 bc"  # the protocol's own spelling
+    assert dsse_encoding("a", b"bc") == b"DSSEv1 1 a 2 bc"  # spelled as in the protocol
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which subscriptions a rule applies to, and which setting decides, without Git."""
+"""Which subscriptions a rule applies to, and which setting takes precedence, tested without Git."""
 
 import time
 from dataclasses import replace
@@ -84,12 +84,12 @@ def test_path_globs_match_paths(glob: str, path: str, fits: bool) -> None:
         (Match(projects=(name_glob("shop"),), paths=(path_glob("staging"),)), False),
     ],
 )
-def test_all_lists_that_are_given_must_match(match: Match, takes: bool) -> None:
+def test_all_specified_lists_must_match(match: Match, takes: bool) -> None:
     assert match.takes(subscription()) is takes
 
 
 @pytest.mark.parametrize("glob", ["nginx", "docker.io/library/*", "docker.io/library/nginx"])
-def test_an_image_is_known_by_both_its_names(glob: str) -> None:
+def test_an_image_is_known_by_both_of_its_names(glob: str) -> None:
     assert Match(images=(name_glob(glob),)).takes(subscription(image="nginx"))
 
 
@@ -99,7 +99,7 @@ SEVERAL = """\
 - {match: {projects: [shop]}, pullRequests: {enabled: false}}
 """
 PRECEDENCE = [
-    # (annotation or option, the config) → the effective value
+    # (annotation or option, config) → effective value
     (False, "", False),
     (False, "pullRequests: {enabled: false}", False),
     (False, "pullRequests: {enabled: true}", True),
@@ -107,7 +107,7 @@ PRECEDENCE = [
     (True, "", True),
     (False, "rules: [{match: {projects: [shop]}, pullRequests: {enabled: true}}]", True),
     (False, "rules: [{match: {projects: [other]}, pullRequests: {enabled: true}}]", False),
-    # The first rule that has the key decides, whatever the top level says.
+    # The first rule that contains the key decides, whatever the top level specifies.
     (
         False,
         "pullRequests: {enabled: true}\nrules: [{match: {projects: [shop]}, pullRequests: {enabled: false}}]",
@@ -213,7 +213,7 @@ wishes = st.builds(
 
 
 @given(st.lists(wishes, max_size=4))
-def test_the_first_layer_with_a_value_decides(layers: list[Wishes]) -> None:
+def test_the_first_layer_with_a_value_takes_precedence(layers: list[Wishes]) -> None:
     found = wishes_of_layers(layers)
     for name in ("author_name", "labels", "sign_off", "pull_request"):
         said = [value for one in layers if (value := getattr(one, name)) is not None]
@@ -221,7 +221,9 @@ def test_the_first_layer_with_a_value_decides(layers: list[Wishes]) -> None:
 
 
 def test_hostile_globs_are_matched_quickly() -> None:
-    """A file has a thousand of the slowest globs, for names and paths of maximum length."""
+    """A config contains a thousand of the slowest globs, matched against names and paths of maximum
+    length.
+    """
     slow = "*a" * 200 + "b"
     rules = tuple(
         Rule(

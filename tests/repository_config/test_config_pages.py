@@ -1,4 +1,4 @@
-"""The documentation of the repository's config: its keys, its examples, and the guide's times."""
+"""The documentation of the repository's config: keys, examples, and the times in the guide."""
 
 import re
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_each_documented_example_is_a_valid_config(text: str) -> None:
         ("2026-11-20T17:00:00Z", "defer"),
         ("2026-11-23T06:59:00Z", "defer"),
         ("2026-11-23T07:00:00Z", "update"),  # Monday, 8:00
-        ("2026-12-21T12:00:00Z", "update"),  # a Monday; the second freeze is for the project shop
+        ("2026-12-21T12:00:00Z", "update"),  # a Monday; freeze 2 is only for project shop
     ],
 )
 def test_the_freeze_in_the_guide_is_in_force_at_the_documented_times(

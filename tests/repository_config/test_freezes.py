@@ -1,4 +1,4 @@
-"""When a freeze applies: by the clocks of its time zone, even when they go forward or back."""
+"""When a freeze applies: by local time in its time zone, even when clocks go forward or back."""
 
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -25,7 +25,7 @@ NIGHTLY = ("30 2 * * *", "1h", BERLIN)
 
 
 def test_the_next_window_is_after_now_even_in_the_second_half_of_a_repeated_hour() -> None:
-    """On 2026-10-25, 02:10 occurs twice. At the second one, the 02:30 window has already begun."""
+    """On 2026-10-25, 02:10 occurs twice. The second time, the 02:30 window has already begun."""
     schedule, _, zone = NIGHTLY
     assert next_start(schedule, zone_of(zone), "2026-10-25T00:10:00Z") == "2026-10-25T00:30:00Z"
     assert next_start(schedule, zone_of(zone), "2026-10-25T01:10:00Z") == "2026-10-26T01:30:00Z"
@@ -44,14 +44,15 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         (WEEKEND, "2026-11-23T07:00:00Z", None),
         # In summer, Berlin is two hours ahead of UTC.
         (WEEKEND, "2026-07-17T16:00:00Z", ("2026-07-17T16:00:00Z", "2026-07-20T06:00:00Z")),
-        # The clocks go forward on 2026-03-29 and back on 2026-10-25: 62 hours are 62 hours.
+        # The clocks go forward on 2026-03-29 and back on 2026-10-25, but 62 hours remain 62 hours.
         (WEEKEND, "2026-03-30T06:59:59Z", ("2026-03-27T17:00:00Z", "2026-03-30T07:00:00Z")),
         (WEEKEND, "2026-10-26T05:59:59Z", ("2026-10-23T16:00:00Z", "2026-10-26T06:00:00Z")),
         # 02:30 does not exist on 2026-03-29: the window begins at 03:00, when the clocks continue.
         (NIGHTLY, "2026-03-29T00:59:59Z", None),
         (NIGHTLY, "2026-03-29T01:00:00Z", ("2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z")),
         (NIGHTLY, "2026-03-29T02:00:00Z", None),
-        # 02:30 occurs twice on 2026-10-25: the window begins at the first and ends at the second.
+        # 02:30 occurs twice on 2026-10-25: the window begins the first time and ends the second
+        # time.
         (NIGHTLY, "2026-10-25T00:30:00Z", ("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z")),
         (NIGHTLY, "2026-10-25T01:15:00Z", ("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z")),
         (NIGHTLY, "2026-10-25T01:30:00Z", None),
@@ -62,11 +63,12 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         (("0 0 29 2 *", "1d", "UTC"), "2028-02-29T12:00:00Z", ("2028-02-29T00:00:00Z", "2028-03-01T00:00:00Z")),
         (("0 0 29 2 *", "1d", "UTC"), "2027-02-28T12:00:00Z", None),
         (("0 0 L * *", "1d", "UTC"), "2026-11-30T12:00:00Z", ("2026-11-30T00:00:00Z", "2026-12-01T00:00:00Z")),
-        # A half-hour offset, and a day that a country skipped.
+        # A time zone with a half-hour offset, and a day that a country skipped.
         (("0 9 * * *", "1h", "Asia/Kolkata"), "2026-11-22T03:30:00Z", ("2026-11-22T03:30:00Z", "2026-11-22T04:30:00Z")),
         (("0 9 30 12 *", "1h", "Pacific/Apia"), "2011-12-30T19:30:00Z", None),
-        (("0 0 30 2 1,*", "1d", "UTC"), "2026-11-22T12:00:00Z", None),  # never begins
-        # As in Argo CD's cron (robfig/cron 3.0.1): one day field has to match, unless one is `*`.
+        (("0 0 30 2 1,*", "1d", "UTC"), "2026-11-22T12:00:00Z", None),  # a window that never begins
+        # As in Argo CD's cron (robfig/cron 3.0.1), one of the day fields must match, unless one is
+        # `*`.
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-23T12:00:00Z", ("2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z")),
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-25T12:00:00Z", ("2026-11-25T00:00:00Z", "2026-11-26T00:00:00Z")),
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-24T12:00:00Z", None),
@@ -86,7 +88,9 @@ def test_freeze_windows_follow_time_zones_and_clock_changes(
 def beginnings(
     hour: int, minute: int, weekday: int, zone: ZoneInfo, days: list[date]
 ) -> list[datetime]:
-    """Return when a window at this hour and minute begins on these days, by the calendar alone."""
+    """Return when a window at this hour and minute begins on these days, computed from the calendar
+    alone.
+    """
     found = []
     for day in days:
         if weekday in (7, day.isoweekday() % 7):
@@ -114,7 +118,7 @@ MOMENTS = st.datetimes(datetime(2026, 3, 1), datetime(2026, 11, 30))  # noqa: DT
 def test_freeze_windows_agree_with_the_calendar(
     hour: int, minute: int, weekday: int, zone: str, hours: int, moment: datetime
 ) -> None:
-    """Weekday 7 means every day here."""
+    """Here, weekday 7 means every day."""
     now = moment.replace(microsecond=0, tzinfo=UTC)
     days = [(now - timedelta(days=n)).date() for n in range(-1, 6)]
     starts = beginnings(hour, minute, weekday, ZoneInfo(zone), days)
@@ -213,7 +217,7 @@ def test_any_schedule_is_either_rejected_or_evaluated_quickly(parts: list[str]) 
 
 
 def test_fifty_of_the_slowest_schedules_are_evaluated_within_seconds() -> None:
-    """None of them ever begins, so fifty years of days are checked for each."""
+    """None of the windows ever begins, so fifty years of days are checked for each."""
     never = [Freeze("0 0 30 2 1,*", 3600, zone_of(BERLIN), "x")] * 50
     began = time.process_time()
     assert in_force(never, "2026-11-22T12:00:00Z") == []

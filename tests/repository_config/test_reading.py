@@ -1,4 +1,4 @@
-"""The text of `.image-update/config`: its content, and every mistake with its line."""
+"""Parsing `.image-update/config`: its contents, and every mistake with its line number."""
 
 import json
 import time
@@ -74,7 +74,7 @@ def test_every_key_of_the_config_is_read() -> None:
 
 
 def test_an_empty_list_of_reviewers_means_no_reviewers() -> None:
-    """A rule removes the reviewers of the top level."""
+    """A rule with an empty list removes the reviewers set at the top level."""
     assert read_config("version: 1\npullRequests: {reviewers: []}\n").wishes.reviewers == ()
 
 
@@ -275,7 +275,7 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("text", "line", "words"), MISTAKES, ids=[words for _, _, words in MISTAKES]
 )
-def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> None:
+def test_a_mistake_is_reported_with_its_line_number(text: str, line: int, words: str) -> None:
     with pytest.raises(TargetError) as caught:
         config_in({PATH: File(text)})
     error = caught.value
@@ -306,7 +306,7 @@ freezes:
 
 
 def test_all_mistakes_are_reported_together() -> None:
-    """Consequences of a mistake are not reported: a misspelled key is not called missing, too."""
+    """Consequences of a mistake are not reported: a misspelled key is not also called missing."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
         (int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes
@@ -337,7 +337,7 @@ def test_all_mistakes_are_reported_together() -> None:
     ]
 
 
-def test_a_rule_of_the_check_that_is_not_a_string_is_reported_once() -> None:
+def test_a_check_rule_that_is_not_a_string_is_reported_only_once() -> None:
     _, mistakes = check_config("version: 1\ncheck: {refuse: [[], superseded, x]}\n")
     assert [one.message for one in mistakes] == [
         "line 2: an entry of check.refuse is not a string",
@@ -387,7 +387,7 @@ def test_a_hostile_file_is_refused_at_once(text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_a_million_rules_are_refused_at_once() -> None:
+def test_a_million_rules_are_rejected_immediately() -> None:
     test_a_hostile_file_is_refused_at_once(
         "version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 1_000_000
     )
@@ -398,7 +398,7 @@ def test_a_missing_file_or_a_folder_counts_as_no_config() -> None:
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000"])
-def test_a_link_is_not_a_config(mode: str) -> None:
+def test_a_symbolic_link_is_not_accepted_as_a_config(mode: str) -> None:
     with pytest.raises(TargetError, match="not a file"):
         config_in({PATH: File("", mode)})
 
@@ -481,6 +481,6 @@ def test_the_complete_example_matches_the_schema(text: str) -> None:
 
 
 @given(st.text(max_size=200) | st.text(alphabet="version: 1\n-{}[]*&<|>'\"#%@`?", max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_either_read_or_rejected(text: str) -> None:
     with suppress(TargetError):
         assert isinstance(read_config(text), RepositoryConfig)

@@ -49,10 +49,10 @@ def change(name: str = "acme/api", old: str = "1.0", new: str = "1.1", alias: st
 
 
 @pytest.mark.parametrize("case", cases("write-branch-template"))
-def test_templates_give_the_same_branch_names_as_image_updater(case: dict[str, Any]) -> None:
+def test_templates_produce_the_same_branch_names_as_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     app = AppFields(given.get("app_name", "web"), given.get("app_namespace", "argocd"))
-    # v1 has .AppName. Our fields are filled in every mode. A character is never cut in two.
+    # v1 supports .AppName. Our fields are filled in every mode. A character is never split.
     expected = case.get("expect_v1", case["expect"]).removesuffix(BROKEN)
     changes = [change_of(row) for row in given["changes"]]
     if expected:
@@ -108,7 +108,7 @@ def test_template_fields_are_filled_in(template: str, pattern: str) -> None:
         ("{{.Nope}}", "can't evaluate field Nope"),
     ],
 )
-def test_a_template_that_gives_an_invalid_branch_name_is_malformed(
+def test_a_template_that_produces_an_invalid_branch_name_is_malformed(
     template: str, message: str
 ) -> None:
     with pytest.raises(Malformed) as raised:
@@ -116,7 +116,7 @@ def test_a_template_that_gives_an_invalid_branch_name_is_malformed(
     assert message in raised.value.message
 
 
-def test_long_branch_names_are_truncated_at_a_whole_character() -> None:
+def test_long_branch_names_are_truncated_at_a_character_boundary() -> None:
     assert branch_name("é" * 200, [], APP) == "é" * 127
     assert branch_name("{{.AppName}}" + "x" * 300, [], APP) == "web" + "x" * 252
 
@@ -149,7 +149,7 @@ def test_image_names_are_shortened_as_in_image_updater(written: str, name: str) 
         ("a b", "contains ' '"),
     ],
 )
-def test_an_invalid_template_is_found_in_advance(template: str, problem: str) -> None:
+def test_an_invalid_template_is_detected_in_advance(template: str, problem: str) -> None:
     with pytest.raises(Malformed, match=problem):
         check_branch_template(template)
 
@@ -157,7 +157,7 @@ def test_an_invalid_template_is_found_in_advance(template: str, problem: str) ->
 @pytest.mark.parametrize(
     "template", ["{{.SHA256}}", "{{(index .Images 3).Name}}", "main", "{{.TargetKey}}-{{.AppName}}"]
 )
-def test_templates_that_may_work_are_not_reported(template: str) -> None:
+def test_templates_that_might_work_are_not_reported(template: str) -> None:
     check_branch_template(template)
 
 

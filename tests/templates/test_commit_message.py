@@ -45,7 +45,7 @@ def changes_of(name: str, *changes: Change) -> AppChanges:
 
 
 def parsed(message: str) -> list[tuple[str, str]]:
-    """Return the trailers as Git reads them."""
+    """Return the trailers as parsed by Git."""
     done = subprocess.run(
         ["git", "interpret-trailers", "--parse"],
         input=message.encode(),
@@ -63,7 +63,7 @@ def parsed(message: str) -> list[tuple[str, str]]:
         for c in json.loads((CASES / "commit-template.json").read_text("utf-8"))["cases"]
     ],
 )
-def test_templates_give_the_same_messages_as_image_updater(case: dict[str, Any]) -> None:
+def test_templates_produce_the_same_messages_as_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     rows = [
         Change(
@@ -87,7 +87,7 @@ def test_templates_give_the_same_messages_as_image_updater(case: dict[str, Any])
         )
 
 
-def test_the_default_message_extends_the_message_of_image_updater() -> None:
+def test_the_default_message_extends_image_updaters_message() -> None:
     apps = [changes_of("web", change(), change("nginx", "1", "2", DIGEST))]
     ours = message_text(None, apps).text
     aius = ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(" for web", "")
@@ -99,7 +99,7 @@ def test_the_default_message_extends_the_message_of_image_updater() -> None:
     )
 
 
-def test_a_change_shared_by_several_applications_is_listed_once() -> None:
+def test_a_change_shared_by_several_applications_is_listed_only_once() -> None:
     assert commit_message(None, [changes_of("web"), changes_of("api")]).text == (
         "build: automatic update of acme/api to 1.1 for web, api\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web, api\n\n"
@@ -114,7 +114,7 @@ def test_a_change_shared_by_several_applications_is_listed_once() -> None:
         (("web", "api"), "build: promote acme/api to 1.1 for web, api"),
     ],
 )
-def test_the_subject_of_a_promotion_mentions_the_promotion(
+def test_the_subject_line_of_a_promotion_mentions_the_promotion(
     names: tuple[str, ...], subject: str
 ) -> None:
     promoted = replace(change(), promoted_from="argocd/staging")
@@ -147,13 +147,13 @@ def test_five_hundred_applications_fit_on_a_screen() -> None:
     assert sum(key == "Application" for key, _ in parsed(text)) == 50
 
 
-def test_a_message_with_a_thousand_changes_is_shortened() -> None:
+def test_a_message_with_a_thousand_changes_is_truncated() -> None:
     text = commit_message(None, [changes_of(f"a{n}", change(old=str(n))) for n in range(1000)]).text
     assert "and 800 more changes" in text
     assert len(text) < 30_000
 
 
-def test_a_template_sees_all_applications() -> None:
+def test_a_template_has_access_to_all_applications() -> None:
     template = (
         "{{.AppName}}: {{len .AppChanges}} {{range .Applications}}"
         "{{.Namespace}}/{{.Name}}={{range .Changes}}{{.Image}}:{{.NewTag}}{{end}};{{end}}{{.Labels.team}}"
@@ -181,7 +181,7 @@ def test_a_template_with_a_syntax_error_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("template", ["", "  \n\n", "{{if false}}x{{end}}", "\x00\n"])
-def test_an_empty_message_is_replaced_with_the_default_of_image_updater(template: str) -> None:
+def test_an_empty_message_is_replaced_with_image_updaters_default(template: str) -> None:
     assert commit_message(template, [changes_of("web")]).text.startswith(
         "Update parameters\n\nImage: "
     )
@@ -241,7 +241,7 @@ def test_git_reads_the_trailers_back_for_any_body(body: str) -> None:
         " x ",
     ],
 )
-def test_hostile_values_stay_on_their_line(text: str) -> None:
+def test_hostile_values_cannot_break_out_of_their_line(text: str) -> None:
     hostile = AppChanges("argocd", text, (Change(Image(text, "", ""), text, text, text),))
     message = commit_message(None, [hostile], [("Source-Commit", text)]).text
     assert [key for key, _ in parsed(message)] == ["Image", "Application", "Source-Commit"]
@@ -262,7 +262,7 @@ def test_a_trailer_key_that_git_cannot_read_is_malformed(key: str) -> None:
         commit_message(None, [changes_of("web")], [(key, "x")])
 
 
-def test_a_given_image_trailer_replaces_the_image_trailers_of_the_changes() -> None:
+def test_a_specified_image_trailer_replaces_the_image_trailers_of_the_changes() -> None:
     text = commit_message(
         None, [changes_of("web")], [("Image", f"ghcr.io/acme/api:1.1@{DIGEST}")]
     ).text
@@ -271,7 +271,7 @@ def test_a_given_image_trailer_replaces_the_image_trailers_of_the_changes() -> N
     ]
 
 
-def test_commit_references_use_the_trailers_of_argo_cd() -> None:
+def test_commit_references_use_argo_cds_trailers() -> None:
     references = commit_references(
         "ABC" + "0" * 37,
         "https://git.example.com/app",
@@ -293,13 +293,13 @@ def test_commit_references_use_the_trailers_of_argo_cd() -> None:
 
 
 @pytest.mark.parametrize("text", ["\x01é", "\U0001f680", "a\U0001f680"])
-def test_a_long_source_message_is_still_json(text: str) -> None:
+def test_a_truncated_source_message_is_still_valid_json(text: str) -> None:
     (*_, (_, body)) = commit_references("abc12", message="s\n\n" + text * 5000)
     line = trailer_lines([("Body", body)])
     assert json.loads(line.removeprefix("Body: ")).startswith(text)
 
 
-def test_there_are_no_references_without_a_source_commit() -> None:
+def test_without_a_source_commit_there_are_no_references() -> None:
     assert build_trailers(references=commit_references("", "https://git.example.com/app")) == ()
 
 
@@ -318,5 +318,5 @@ def test_there_are_no_references_without_a_source_commit() -> None:
         ("", ""),
     ],
 )
-def test_a_trailer_is_read_only_from_the_trailer_block(message: str, value: str) -> None:
+def test_trailers_are_read_only_from_the_trailer_block(message: str, value: str) -> None:
     assert trailer_of(message, "Pipeline-Run") == value

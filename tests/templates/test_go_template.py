@@ -1,4 +1,4 @@
-"""The template engine compared with Go's own results."""
+"""The template engine compared with results from Go itself."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def answer(template: str) -> str | None:
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["template"][:60])
-def test_templates_give_the_same_text_as_in_go(case: dict[str, str]) -> None:
+def test_templates_produce_the_same_text_as_in_go(case: dict[str, str]) -> None:
     assert answer(case["template"]) == case.get("text")
 
 
@@ -36,7 +36,7 @@ def test_templates_give_the_same_text_as_in_go(case: dict[str, str]) -> None:
 def test_a_template_with_a_runtime_error_can_be_parsed(case: dict[str, str]) -> None:
     late = {
         "{{9223372036854775808}}"
-    }  # Go parses a number beyond the range of int; here, it does not parse
+    }  # Go parses a number beyond the range of int, but our engine does not
     if case["template"] in late:
         with pytest.raises(Malformed):
             parse(case["template"])
@@ -66,7 +66,7 @@ def test_a_template_with_a_runtime_error_can_be_parsed(case: dict[str, str]) -> 
         ("{{break}}", "template, line 1: {{break}} outside {{range}}"),
     ],
 )
-def test_syntax_errors_are_reported_with_their_line(template: str, message: str) -> None:
+def test_syntax_errors_are_reported_with_their_line_number(template: str, message: str) -> None:
     with pytest.raises(Malformed) as raised:
         parse(template)
     assert raised.value.message.replace("'}'", '"}"') == message
@@ -88,7 +88,7 @@ def test_syntax_errors_are_reported_with_their_line(template: str, message: str)
         ("{{range .AppName}}{{end}}", "template, line 1: range can't iterate over string"),
     ],
 )
-def test_runtime_errors_are_reported_with_their_line(template: str, message: str) -> None:
+def test_runtime_errors_are_reported_with_their_line_number(template: str, message: str) -> None:
     with pytest.raises(FailedTemplate) as raised:
         parse(template).render(DATA)
     assert raised.value.message == message
@@ -113,7 +113,7 @@ def test_an_undefined_template_cannot_be_called() -> None:
         parse('{{template "x"}}').render(DATA)
 
 
-def test_the_deepest_template_allowed_runs() -> None:
+def test_a_template_of_the_maximum_permitted_depth_runs() -> None:
     template = "{{if true}}" * 50 + "{{print " + "(" * 50 + "1" + ")" * 50 + "}}" + "{{end}}" * 50
     assert parse(template).render({}) == "1"
 

@@ -1,4 +1,4 @@
-"""The template engine with malicious templates."""
+"""The template engine, tested with malicious templates."""
 
 import json
 import time
