@@ -54,8 +54,8 @@ def match_of(job: Job) -> Match:
 
 
 def run(settings: Settings, call: Call) -> int:
-    """Write the version of a newly built image to Git for every Argo CD Application that tracks the
-    image.
+    """Write the version of a newly built image to Git, for every Argo CD Application that tracks
+    it.
     """
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
 
