@@ -9,7 +9,7 @@ LOCK := uv pip compile --quiet --universal --no-strip-extras --python-version 3.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test measured unmeasured test-real bench docs picture format lock clean
+.PHONY: help demo check static quick test measured unmeasured test-real bench docs picture format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,19 +17,27 @@ help: ## show this list
 demo: .venv/.runtime ## see it work: a throwaway repository, one event, the decisions, and the diff
 	@$(BIN)/image-update demo $(ARGS)
 
+# With two jobs, no processor is idle while mypy runs or while tests wait.
+TOGETHER = --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
+
 check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests in about a minute
+	@$(MAKE) $(TOGETHER) static quick
+
+static:
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/yamllint --strict .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.house
+
+quick:
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not hypothesis and not servers and not real" $(ARGS)
 
 # Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`, and tests of
 # texts never. Slow tests often wait for something. Meanwhile, the measured tests use the processors.
 test: .venv/.dev .cache/rewritten ## run all tests with coverage (with CI=true, a missing component is a failure)
-	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) measured unmeasured
+	@$(MAKE) $(TOGETHER) measured unmeasured
 
 # pytest rewrites the assertions of a test file when it first reads the file. In a fresh clone, each worker would rewrite
 # all files, which takes longer than this.
