@@ -219,7 +219,7 @@ def _may_be_unmeasured(path: Path) -> bool:
     all tests are collected.
     """
     return path.name in SLOW | TEXTS or any(
-        word in path.read_text() for word in ("mark.slow", "mark.servers", "@given", "built")
+        word in path.read_text() for word in ("mark.slow", "mark.servers", "built")
     )
 
 
