@@ -265,10 +265,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Stop measuring coverage while a test runs with random inputs, which takes three times as long
-    if it is measured. Other tests reach the same lines.
+    if it is measured. Other tests reach the same lines, unless the test is marked as `measured`.
     """
-    measure = sys.gettrace() if item.get_closest_marker("hypothesis") else None
-    if not measure:
+    is_random = item.get_closest_marker("hypothesis") and not item.get_closest_marker("measured")
+    measure = sys.gettrace()
+    if not is_random or not measure:
         return (yield)
     sys.settrace(None)
     try:
