@@ -229,7 +229,7 @@ def fetch(
         answer = _ask(client_for(realm), realm, parameters, login)
     except NoAnswerError as error:
         # a wrong certificate or address will not fix itself
-        is_permanent = error.kind in ("tls", "redirect")
+        is_permanent = error.kind in ("tls", "redirect", "large")
         error_type = RegistryAccessError if is_permanent else RegistryDownError
         raise error_type(
             f"no token: {error.message}", hint="check the registry's token server"

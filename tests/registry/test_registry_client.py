@@ -7,7 +7,7 @@ import pytest
 from fakes.oci_images import image, index
 from fakes.registry_api import RegistryApi
 
-from task.errors import RegistryDownError, RegistryError, UsageError
+from task.errors import Exit, RegistryDownError, RegistryError, UsageError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Question
@@ -104,6 +104,19 @@ def test_an_unavailable_token_server_causes_a_temporary_error(
         .error
     )
     assert type(error) is kind
+
+
+@pytest.mark.parametrize("path", ["/token", "/v2/acme/api/manifests/1.0"])
+def test_a_response_that_is_too_large_is_a_permanent_error(server: RegistryApi, path: str) -> None:
+    server.ask_for_tokens(ci="p")
+    server.faults[path] = lambda _: (200, {}, b" " * 100_000)
+    login = {server.name: RegistryLogin("ci", Secret("p"))}
+    asked = question(server)
+    limits = Limits(size=50_000, tries=1)
+    error = Registry(Logins({}, login), limits=limits).answer([asked])[asked].error
+    assert isinstance(error, RegistryError)
+    assert "more than 50000 bytes" in error.message
+    assert error.exit in (Exit.CONFIGURATION, Exit.ACCESS)
 
 
 def test_an_index_member_that_is_itself_an_index_has_no_date(server: RegistryApi) -> None:
