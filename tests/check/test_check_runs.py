@@ -240,6 +240,7 @@ def test_an_unreachable_base_never_passes(tmp_path: Path) -> None:
     [
         ({"base": "nobody"}, (3, "nobody: the branch does not exist")),
         ({"head": "nobody"}, (2, "--head: 'nobody' is not a commit")),
+        ({"head": "refs/pull/7/head"}, (2, "--head: 'refs/pull/7/head' is not a commit")),
     ],
 )
 def test_a_missing_branch_or_commit_is_named(

@@ -256,11 +256,9 @@ class ComparedRepository(BareRepository):
         # branch, then as a tag.
         names = []
         if is_id or is_full_ref:
-            names.append(text)
+            names = [text]
         elif is_branch_name(short_name):
-            names.append(f"refs/heads/{short_name}")
-        if is_branch_name(short_name) and not is_id:
-            names.append(f"refs/tags/{short_name}")
+            names = [f"refs/heads/{short_name}", f"refs/tags/{short_name}"]
         for name in names:
             commit = self._remote.fetch_commit(name)
             if commit:
