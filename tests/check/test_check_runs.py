@@ -238,7 +238,7 @@ def test_an_unreachable_base_never_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "ends"),
     [
-        ({"base": "nobody"}, (3, "nobody: the branch does not exist")),
+        ({"base": "nobody"}, (2, "--base: 'nobody' is not a commit")),
         ({"head": "nobody"}, (2, "--head: 'nobody' is not a commit")),
         ({"head": "refs/pull/7/head"}, (2, "--head: 'refs/pull/7/head' is not a commit")),
     ],
@@ -250,6 +250,27 @@ def test_a_missing_branch_or_commit_is_named(
     result = scene.check(**more)
     code, words = ends
     assert (result.code, words in result.stderr) == (code, True), result.stderr
+
+
+@pytest.mark.parametrize("in_checkout", [True, False])
+@pytest.mark.parametrize("base", ["v1", "refs/tags/v1", "refs/pull/7/merge"])
+def test_the_base_may_be_a_tag_or_ref_that_only_the_server_has(
+    tmp_path: Path, base: str, in_checkout: bool
+) -> None:
+    scene = Scene(tmp_path)
+    git(scene.repo, "tag", "v1", "main")
+    git(scene.repo, "update-ref", "refs/pull/7/merge", "main")
+    scene.change({target("a"): BUMPED})
+    where = () if in_checkout else ("--repository", str(scene.repo))
+    result = scene.check(*where, base=base, head="change")
+    assert (result.code, told(result)) == (0, [("web", "update", "admitted")]), result.stderr
+
+
+def test_without_a_default_branch_a_base_must_be_a_branch(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    git(scene.repo, "update-ref", "--no-deref", "HEAD", "main")
+    result = scene.check(base="main~0")
+    assert (result.code, "HEAD does not point to a branch" in result.stderr) == (3, True)
 
 
 def test_outside_of_a_checkout_the_error_suggests_the_repository_option(tmp_path: Path) -> None:

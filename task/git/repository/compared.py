@@ -210,9 +210,9 @@ class ComparedRepository(BareRepository):
             try:
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
-                # `--base` may not be a branch, but a tag or commit in the checkout.
-                if compared.branch or self._commit_in_checkout(compared.base) == "":
+                if compared.branch:
                     raise
+                # without a CI system's branch, `--base` may be a tag or a full ref
             else:
                 commit = tips[branch]
                 if self._is_queued():  # the queue stacks the change on top of others
@@ -220,6 +220,8 @@ class ComparedRepository(BareRepository):
                 return _Base(branch, commit, default=default or branch, tips=tips)
 
         # The base is not a branch.
+        if not default:
+            self._remote.default_branch()  # raises the error that was suppressed above
         tips = self._remote.fetch_tips(default)
         commit = self._commit_of_option(compared.base, "--base")
         return _Base(default, commit, default=default, tips={**tips, "HEAD": tips[default]})
