@@ -310,7 +310,9 @@ _SLICE = 0.2  # seconds; the longest delay before a signal received by another t
 _NAP = 0.02  # seconds between two checks on systems without process handles
 _PIECE = 1 << 16  # bytes; the capacity of a pipe
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
-_ONE_AT_A_TIME = Lock()  # only one thread at a time may fork
+# Only one thread at a time may fork. Meanwhile, sh turns off garbage collection for all threads: it
+# must not run in the new process, and a second thread would turn it on again too early.
+_ONE_AT_A_TIME = Lock()
 
 
 def start(
@@ -390,7 +392,7 @@ def run_login_program(
             r"This process .* is multi-threaded, use of fork",
             DeprecationWarning,
         )
-    with shutdown.unheard():
+    with _ONE_AT_A_TIME, shutdown.unheard():
         running = program(
             *args,
             _env=env,

@@ -2,8 +2,11 @@
 finish soon after a signal.
 """
 
+import io
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -129,3 +132,22 @@ def test_creating_a_value_is_retried_after_a_failure() -> None:
     with pytest.raises(KeyError):
         value()
     assert (value(), value()) == ("made", "made")
+
+
+def test_only_one_program_is_started_at_a_time() -> None:
+    """`sh` turns off garbage collection for the whole process while it forks."""
+    starting = threading.Lock()
+
+    def program(*_args: str, **_how: object) -> SimpleNamespace:
+        assert starting.acquire(blocking=False)
+        time.sleep(0.01)
+        starting.release()
+        return SimpleNamespace(wait=lambda: None)
+
+    def work(number: int) -> None:
+        if number % 2:
+            processes.run_login_program(cast(Any, program), [], {}, 60)
+        else:
+            processes.start(cast(Any, program), [], {}, (io.BytesIO(),) * 3)
+
+    in_threads(work, range(20), 8)
