@@ -539,6 +539,12 @@ def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
             f"cannot {act}: not found",
             hint="check the name, and whether the object has been deleted",
         )
+    # Go's server returns this for an http request to an https port
+    if status == 400 and answer.url.startswith("http://") and not status_of(answer):
+        return SourceAccessError(
+            f"{origin(answer.url)} rejected an unencrypted request (400)",
+            hint="start the server's address in the kubeconfig with https://",
+        )
     if status == 400 and act.verb == "list":
         return UsageError(
             f"the Kubernetes API rejected the request to {act}{details}",

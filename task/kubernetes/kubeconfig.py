@@ -183,7 +183,7 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
             f"the kubeconfig's {where} has no server",
             hint="see kubectl config set-cluster",
         )
-    if "://" not in url:  # kubectl also chooses the scheme based on the TLS settings
+    if "://" not in url:  # kubectl always uses http, and sends no credentials (seen with 1.32)
         scheme = "https" if uses_tls else "http"
         url = f"{scheme}://{url}"
     proxy = text(raw, "proxy-url") or None

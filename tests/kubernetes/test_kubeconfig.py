@@ -233,6 +233,22 @@ def test_a_token_is_not_sent_to_another_host_over_plain_http(tmp_path: Path) -> 
     assert access.login() == {}
 
 
+@pytest.mark.parametrize(
+    ("settings", "scheme"),
+    [
+        ({}, "http"),
+        ({"insecure-skip-tls-verify": True}, "https"),
+        ({"tls-server-name": "x"}, "https"),
+    ],
+)
+def test_tls_settings_imply_https_for_a_server_without_a_scheme(
+    tmp_path: Path, settings: dict[str, object], scheme: str
+) -> None:
+    found = kubeconfig(write(tmp_path, config("10.0.0.1:6443", {"token": "t"}, settings)))
+    assert found is not None
+    assert found.server.url == f"{scheme}://10.0.0.1:6443"
+
+
 def pod(folder: Path, keys: Keys, port: str, host: str = "127.0.0.1") -> dict[str, str]:
     folder.mkdir()
     (folder / "token").write_text("admin-token\n")

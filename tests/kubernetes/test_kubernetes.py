@@ -30,7 +30,7 @@ from task.errors import (
     TaskError,
     UsageError,
 )
-from task.http import Limits
+from task.http import Limits, Response
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.client import ForbiddenError, Kubernetes, ResourceListLimits
@@ -179,6 +179,15 @@ def test_an_endless_list_is_ended_by_a_limit(
                 pass
         kubernetes.close()
     assert refused.value.hint
+
+
+def test_an_http_request_to_an_https_port_is_an_error_about_the_address() -> None:
+    body = b"Client sent an HTTP request to an HTTPS server.\n"  # from Go's server, without headers
+    answer = Response(400, {}, body, "http://10.0.0.1:6443/api/v1/pods")
+    error = client.error_for_answer(answer, client.Act("list", client.PODS), "context 'x'")
+    assert isinstance(error, SourceAccessError)
+    assert "http://10.0.0.1:6443 rejected an unencrypted request" in error.message
+    assert "https://" in error.hint
 
 
 def test_an_invalid_continue_token_restarts_the_list(api: KubernetesApi) -> None:
