@@ -812,6 +812,10 @@ def _deployments_to_show(
     if commit and repository:
         return replace(job.deployed, commit=commit)
     built_from = job.deployed.repository
-    why = f"the sources' state does not record which commit of {built_from} was built"
+    commits = {ask.build.commit for ask in matched.asks if ask.build and ask.build.repository}
+    if len(commits) > 1:
+        why = f"the images were built from several commits of {built_from}"
+    else:
+        why = f"the sources' state does not record which commit of {built_from} was built"
     world.log("warning", f"deployments are not shown: {why}")
     return None
