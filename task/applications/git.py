@@ -6,6 +6,7 @@ Each repository is opened once, and each of its branches is fetched once.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -164,7 +165,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     the wrong branch.
     """
     path, _, query = path.partition("?")
-    path = path.strip("/")
+    path = re.sub("/+", "/", path.strip("/"))  # git has no empty names
     ref = _ref(query)
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
     places = [Place(path, "text")]

@@ -114,6 +114,11 @@ def test_chart_templates_in_a_repository_are_not_read(tmp_path: Path) -> None:
         assert told(found)[0][0].startswith(f"{where}: this Helm chart")
 
 
+@pytest.mark.parametrize("path", ["fleet//plain", "/fleet/plain//", "fleet//plain/one.yaml"])
+def test_extra_slashes_in_a_path_in_a_repository_are_ignored(tmp_path: Path, path: str) -> None:
+    assert names(in_git(str(bare_repo(tmp_path, KUSTOMIZATIONS)), path)) == ["one"]
+
+
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [
