@@ -16,6 +16,7 @@ from task.errors import Malformed
 from task.model import Entry, Image
 from task.plain_data import parsed_json
 from task.text import shortened
+from task.urls import without_login
 
 _HUB = frozenset(
     {"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}
@@ -335,9 +336,8 @@ def _refuse_scheme(reference: str, text: str) -> None:
     if scheme is None:
         return
     why = f": an image reference cannot begin with {scheme.group()!r}"
-    after_scheme = reference[scheme.end() :]
-    without_login = re.sub("^[^/]*@", "", after_scheme)
-    raise _malformed_reference(text, why, f"use {shortened(without_login)}")
+    after_scheme = without_login(f"https://{reference[scheme.end() :]}").removeprefix("https://")
+    raise _malformed_reference(text, why, f"use {shortened(after_scheme)}")
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:

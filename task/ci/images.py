@@ -21,7 +21,9 @@ from task.plain_data import parsed_json
 from task.text import and_more
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = re.compile(r"(//|\b(?:write|use) )[^/@\s]*@")  # passwords must not appear in messages
+# Passwords must not appear in messages. In quotes, a slash must follow, because `web:1@sha256:…`
+# does not contain a login.
+LOGIN = re.compile(r"(//|\b(?:write|use) )[^/\s]*@|(')[^/\s']*@(?=[^\s']*/)")
 VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+(?:[-+_.].*)?|latest|v[0-9]+")
 Document = Mapping[str, Any]  # a JSON object
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribution specification
@@ -123,7 +125,7 @@ def _missing_version_error(image: Image) -> UsageError:
 
 def without_login(sentence: str) -> str:
     """Return a message about a reference, with any username and password removed."""
-    return LOGIN.sub(r"\1", sentence)
+    return LOGIN.sub(r"\1\2", sentence)
 
 
 KNOWN = (

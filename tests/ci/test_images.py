@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from support import image_update, runs
 
 from task.ci.events.forms import LARGEST
-from task.ci.images import MOST, Built, images_of_builder, with_built
+from task.ci.images import MOST, Built, event_images, images_of_builder, with_built
 from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError
+from task.text import without_logins
 
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -319,6 +320,31 @@ def test_the_content_of_an_unsuitable_file_is_never_shown(text: str) -> None:
     with pytest.raises(Malformed) as raised:
         images_of_builder(text)
     assert "hunter2" not in raised.value.message + raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "https://user:hunter2@ghcr.io/acme/web:1",
+        "https://user:a@hunter2@ghcr.io/acme/web:1",
+        "https://user:a/hunter2@ghcr.io/acme/web:1",
+        "user:hunter2@ghcr.io/acme/web:1",
+        "user:a@hunter2@ghcr.io:5000/acme/web:1",
+        "//user:hunter2@ghcr.io/acme/web:1",
+        "hunter2@ghcr.io/acme/web",
+    ],
+)
+def test_a_login_in_a_reference_is_never_shown(reference: str) -> None:
+    with pytest.raises(UsageError, match=r"^--image: '.*ghcr\.io") as caught:
+        event_images([reference])
+    assert "hunter2" not in without_logins(f"{caught.value.message} {caught.value.hint}")
+
+
+def test_a_malformed_digest_is_shown_with_its_image() -> None:
+    with pytest.raises(UsageError, match=r"'ghcr\.io/web:1@sha256:ab'"):
+        event_images(["ghcr.io/web:1@sha256:ab"])
+    with pytest.raises(UsageError, match="'web:1@sha256:ab'"):
+        event_images(["web:1@sha256:ab"])
 
 
 @pytest.mark.parametrize(
