@@ -74,7 +74,8 @@ class Rollout:
     compared_at: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # whether Argo CD has checked the cluster since that sync began (or ended)
+    # whether Argo CD has checked the cluster since that sync ended or, if it is still running,
+    # since it began
     checked_since_sync: bool = False
     pods: str = ""  # problems with pods created since that sync began
 

@@ -112,7 +112,9 @@ class _Watch:
         self.failed_polls = 0  # how many polls in a row returned a permanent error
         self.error: TaskError | None = None
         self.begun = False  # whether the wanted revision's sync has begun
-        self.checked_since_sync = False  # whether Argo CD has checked the cluster since then
+        # whether Argo CD has checked the cluster since that sync ended or, if it is still running,
+        # since it began
+        self.checked_since_sync = False
         self.pods = ""  # the pods' problems, from when they were last unhealthy
 
 
