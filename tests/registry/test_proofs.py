@@ -524,6 +524,48 @@ def test_modified_bundles_are_rejected(
     assert answer.startswith("provenance: ")
 
 
+@pytest.mark.parametrize("signatures", [[], None, [{"sig": ""}]])
+@pytest.mark.parametrize("signer", ["identity", "key"])
+@pytest.mark.parametrize("form", ["signature", "bundle", "envelope"])
+def test_an_envelope_without_signatures_proves_nothing_in_any_form(
+    server: RegistryApi,
+    tmp_path: Path,
+    sigstore: Sigstore,
+    pair: cosign.Keys,
+    form: str,
+    signer: str,
+    signatures: object,
+) -> None:
+    kind = cosign.SIGN if form == "signature" else V1
+    content = statement({} if form == "signature" else github_v1(), kind)
+    envelope, notes = sigstore.attested(content, workflow())
+    body = json.loads(bundle(sigstore, content))
+    if signer == "key":
+        envelope, notes = cosign.envelope(pair, content), {}
+        body["dsseEnvelope"] = json.loads(envelope)
+        body["verificationMaterial"] = {"publicKey": {"hint": "x"}}
+
+    def prove(change: Mapping[str, object]) -> Proof | str | TaskError:
+        if form == "envelope":
+            blob = json.dumps({**json.loads(envelope), **change}).encode()
+            put(server, cosign.attestations((blob, notes)), cosign.tag_of(IMAGE.digest, "att"))
+        else:
+            unsigned = {**body, "dsseEnvelope": {**body["dsseEnvelope"], **change}}
+            put(server, cosign.referrer(json.dumps(unsigned).encode(), IMAGE, kind))
+        demand = by_key(pair) if signer == "key" else Demand("provenance", identities=(CI,))
+        if form == "signature":
+            demand = replace(demand, rule="signature")
+        return Asking(server, tmp_path, sigstore)(demand)
+
+    assert isinstance(prove({}), Proof)
+    server.manifests = {
+        digest: kept for digest, kept in server.manifests.items() if digest == IMAGE.digest
+    }
+    refusal = prove({"signatures": signatures})
+    assert isinstance(refusal, str), refusal
+    assert "a signature" in refusal
+
+
 def test_a_bundle_from_another_sigstore_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
