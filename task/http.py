@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from task import shutdown
-from task.errors import NoAnswerError
+from task.errors import CredentialsError, NoAnswerError
 from task.files import exhausted
 from task.plain_data import parsed_json
 from task.secret import Secret
@@ -139,7 +139,7 @@ class Http:
         again: bool | None = None,
     ) -> Response:
         """Send a request, and return the response, regardless of its status. Raises `NoAnswerError`
-        if there is no response.
+        if there is no response, and `CredentialsError` if the credentials do not fit in a header.
 
         `path` is below the base URL, or is a full URL. Credentials are not sent to a different
         origin. If the server is busy or the connection breaks, the request is retried, provided
@@ -228,6 +228,12 @@ class Http:
         login = {}
         if is_own_origin:
             login = dict(self._login()) if self._login else {}
+            # otherwise, a traceback would contain the header
+            if not all(value.isascii() and value.isprintable() for value in login.values()):
+                raise CredentialsError(
+                    f"the credentials for {origin(url)} contain characters that cannot be sent",
+                    hint="copy them again: a token is a single line of printable ASCII characters",
+                )
         else:
             headers = {
                 header: value for header, value in headers.items() if header.lower() not in _PRIVATE

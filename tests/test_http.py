@@ -5,6 +5,7 @@ import gzip
 import socket
 import threading
 import time
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ import pytest
 from support.clock import Clock
 from support.serving import Answers as Server
 
-from task.errors import NoAnswerError
+from task.errors import CredentialsError, NoAnswerError
 from task.http import Http, Limits, Response
 
 QUICK = Limits(connect=2, silence=2, total=5, size=100_000, tries=1)
@@ -222,6 +223,16 @@ def test_redirects_to_other_schemes_are_rejected(server: Server, target: str) ->
     with pytest.raises(NoAnswerError) as refused:
         http(server).ask("GET", "/")
     assert refused.value.kind == "redirect"
+
+
+@pytest.mark.parametrize("text", ["\n", "\r\nX: y", "\0", "€"])
+def test_credentials_that_do_not_fit_in_a_header_are_an_error_without_secrets(
+    server: Server, text: str
+) -> None:
+    with pytest.raises(CredentialsError, match="characters that cannot be sent") as caught:
+        http(server, login=lambda: {"Authorization": f"Bearer {SECRET}{text}"}).ask("GET", "/x")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert server.seen == []
 
 
 def test_a_redirect_loop_is_an_error(server: Server) -> None:
