@@ -238,7 +238,7 @@ def test_an_unreachable_base_never_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "ends"),
     [
-        ({"base": "nobody"}, (2, "--base: 'nobody' is not a commit")),
+        ({"base": "nobody"}, (3, "nobody: the branch does not exist")),
         ({"head": "nobody"}, (2, "--head: 'nobody' is not a commit")),
         ({"head": "refs/pull/7/head"}, (2, "--head: 'refs/pull/7/head' is not a commit")),
     ],

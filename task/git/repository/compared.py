@@ -210,9 +210,9 @@ class ComparedRepository(BareRepository):
             try:
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
-                if compared.branch:
+                # Without a CI system's branch, `--base` may be a tag or a full ref.
+                if compared.branch or not self._is_commit(compared.base):
                     raise
-                # without a CI system's branch, `--base` may be a tag or a full ref
             else:
                 commit = tips[branch]
                 if self._is_queued():  # the queue stacks the change on top of others
@@ -270,6 +270,14 @@ class ComparedRepository(BareRepository):
             f" {self._remote.repo}",
             hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
         )
+
+    def _is_commit(self, text: str) -> bool:
+        """Whether this is the name of a commit in the checkout or on the server."""
+        try:
+            self._commit_of_option(text, "--base")
+        except UsageError:
+            return False
+        return True
 
     def _commit_in_checkout(self, text: str) -> str:
         """Return the commit to which a name resolves in the checkout, or "" if there is none."""
