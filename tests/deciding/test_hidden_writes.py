@@ -500,6 +500,42 @@ def test_values_that_hide_nothing_are_not_errors(
     assert one.verdict == "update", one.because
 
 
+VARIABLES = [
+    ("p-$ARGOCD_APP_NAME.yaml", "argocd", "p-a.yaml"),
+    ("${ARGOCD_APP_NAME}/p.yaml", "argocd", "a/p.yaml"),
+    ("$ARGOCD_APP_NAME/p.yaml", "team", "team_a/p.yaml"),  # outside Argo CD's namespace
+    ("p-$ARGOCD_APP_NAMESPACE.yaml", "argocd", "p-shop.yaml"),
+    ("p-${ARGOCD_APP_PROJECT_NAME}.yaml", "argocd", "p-default.yaml"),
+    ("/$ARGOCD_APP_SOURCE_PATH/p.yaml", "argocd", "p.yaml"),
+    ("p-$ARGOCD_APP_SOURCE_TARGET_REVISION.yaml", "argocd", "p-main.yaml"),
+    ("$here/apps/a/p-$ARGOCD_APP_NAME.yaml", "argocd", "p-a.yaml"),
+]
+
+
+@pytest.mark.parametrize(("name", "namespace", "path"), VARIABLES)
+def test_variables_that_are_known_before_a_sync_are_replaced_in_values_files_and_targets(
+    name: str, namespace: str, path: str
+) -> None:
+    def application_with(target: str) -> dict[str, Any]:
+        app = hidden_app(target, {"targetRevision": "main"})
+        app["metadata"]["namespace"] = namespace
+        app["spec"]["destination"] = {"namespace": "shop"}
+        source = app["spec"].pop("source")
+        helm = {"helm": {"valueFiles": ["values.yaml", name]}}
+        app["spec"]["sources"] = [{**source, **helm}, {**source, "path": "", "ref": "here"}]
+        return app
+
+    texts = {**VALUES, f"apps/a/{path}": "image: {tag: 1.0.0}\n"}
+    hidden, _ = decided(application_with("helmvalues"), texts)
+    assert f"the values file apps/a/{path} sets image.tag" in hidden.because
+    for target in (path, name):
+        one, after = decided(application_with(f"helmvalues:{target}"), texts)
+        assert one.verdict == "update", one.because
+        assert after[f"apps/a/{path}"] == f"image: {{tag: {NEW}}}\n"
+    newer = {**texts, f"apps/a/{path}": "image: {tag: 10.0.0}\n"}
+    assert decided(application_with(""), newer)[0].rule == "not-newer"
+
+
 POD_10 = POD.replace("1.0.0", "10.0.0")
 OVERLAY = "resources: [../base]\n"
 BASE = {"apps/base/kustomization.yaml": "resources: [pod.yaml]\n", "apps/base/pod.yaml": POD_10}
