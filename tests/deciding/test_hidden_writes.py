@@ -413,6 +413,16 @@ def test_the_error_names_the_value_that_hides_the_update_and_the_remedy(place: s
     assert way_out in one.judged.hint
 
 
+@pytest.mark.parametrize("kind", ["Helm", ""], ids=["known", "unknown"])
+def test_a_hidden_values_file_is_an_error_even_if_the_sources_type_is_unknown(kind: str) -> None:
+    app = hidden_app("/apps/a/values.yaml", {})
+    app["status"] = {"sourceType": kind} if kind else {}
+    override = yaml.safe_dump({"helm": {"parameters": [BELOW]}})
+    one, _ = decided(app, {**VALUES, "apps/a/.argocd-source-a.yaml": override})
+    assert (one.verdict, one.rule) == ("error", "target"), one.because
+    assert "helm.parameters in apps/a/.argocd-source-a.yaml sets image.tag" in one.because
+
+
 TWO_FILES = {"valueFiles": ["values.yaml", "prod.yaml"]}
 HIDDEN_TWICE: dict[str, tuple[dict[str, Any], Texts]] = {
     "helmvalues:values.yaml, helmvalues:prod.yaml": (
