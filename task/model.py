@@ -279,7 +279,7 @@ class Snapshot:
 
     repo: str
     branch: str  # the name of the base branch, with "HEAD" resolved
-    tip: str  # commit ID
+    tip: str  # commit ID; "" if the files are from two commits
     files: Files
     message: str = ""  # the message of the commit `tip`
     # files on the memory branch: states and lists

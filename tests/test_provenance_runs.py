@@ -358,3 +358,23 @@ def test_requirements_in_the_config_of_the_target_branch_apply_as_well(
     sign(server, pair)
     assert scene.of("run")["verdict"] == "update"
     assert "1.1.0" in show(scene.repo, "release", target("b"))
+
+
+def test_a_signed_build_stays_on_its_head_branch_if_another_image_is_built(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
+    server.put("acme/api", "1.1.0", IMAGE)
+    for name in ("acme/web", "acme/api"):
+        server.put(name, cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest))
+    scene = Scene(tmp_path, server.name, pair, SIGNATURES)
+    images = {alias: f"{server.name}/acme/{alias}" for alias in ("web", "api")}
+    entries = "".join(f"- name: {name}\n  newTag: 1.0.0\n" for name in images.values())
+    commit(scene.repo, {target("b"): f"resources: []\nimages:\n{entries}"})
+    image_list = ",".join(f"{alias}={name}" for alias, name in images.items())
+    app = application("b", scene.repo, image_list=image_list, git_branch="main:bump")
+    scene.apps = manifest(tmp_path, app)
+    for name in images.values():
+        scene.named = name
+        assert scene.of("run")["verdict"] == "update"
+    waiting = show(scene.repo, "bump", target("b"))
+    assert waiting.count(f"digest: {IMAGE.digest}") == 2

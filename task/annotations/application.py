@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import zip_longest
@@ -32,6 +32,8 @@ SECTIONS: Mapping[str, Kind] = {
 _WRITE_IT = "use a mapping; see the Application specification"
 _LONGEST_VALUES = 1_500_000  # characters; Kubernetes does not store larger Applications
 KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
+# as in Go's `os.Expand`; `$$` is an escaped `$`
+_VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$(\w+)", re.ASCII)
 
 
 def is_application(item: object) -> bool:
@@ -50,11 +52,11 @@ def parse_application(
     """Return the Application in a manifest or API object.
 
     Only annotations that start with `prefix` are kept, without the prefix. `origin` is the
-    manifest's location, and `namespace` is the default for manifests without one. Raises
+    manifest's location, and `namespace` is Argo CD's, the default for manifests without one. Raises
     `Malformed` if the name is missing or a section is not a mapping.
     """
     metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
-    name, namespace = _checked_name(metadata, namespace)
+    name, own_namespace = _checked_name(metadata, namespace)
     sources, multi = _sources_of(spec, status)
     running_images = _only_texts(_mapping_at(status, "summary").get("images"))
 
@@ -69,8 +71,8 @@ def parse_application(
     health = _mapping_at(status, "health")
     destination = _mapping_at(spec, "destination")
     labels = _mapping_at(metadata, "labels")
-    return Application(
-        namespace=namespace,
+    app = Application(
+        namespace=own_namespace,
         name=name,
         annotations=annotations,
         sources=sources,
@@ -89,6 +91,29 @@ def parse_application(
         },
         origin=origin,
     )
+    expanded_sources = []
+    for source in sources:
+        names = [with_variables(name, app, source, namespace) for name in source.value_files]
+        expanded_sources.append(replace(source, value_files=tuple(names)))
+    return replace(app, sources=tuple(expanded_sources))
+
+
+def with_variables(path: str, app: Tracker, source: Source, argocd_namespace: str) -> str:
+    """Return the path of a values file with the variables of Argo CD's build environment replaced
+    (argo-cd reposerver/repository, newEnv).
+
+    Variables whose values are only known during a sync, such as `$ARGOCD_APP_REVISION`, are kept.
+    So is the URL, because its spelling depends on Argo CD's settings.
+    """
+    is_in_argocd_namespace = app.namespace in ("", argocd_namespace)
+    values = {
+        "ARGOCD_APP_NAME": app.name if is_in_argocd_namespace else f"{app.namespace}_{app.name}",
+        "ARGOCD_APP_NAMESPACE": app.destination.namespace,
+        "ARGOCD_APP_PROJECT_NAME": app.project or "default",
+        "ARGOCD_APP_SOURCE_PATH": source.path,
+        "ARGOCD_APP_SOURCE_TARGET_REVISION": source.revision,
+    }
+    return _VARIABLE.sub(lambda match: values.get(match[1] or match[2] or "", match[0]), path)
 
 
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from task.annotations.application import with_variables
 from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.errors import NotPermittedError, SourceError, TargetError, TaskError
 from task.model import Application, Kind, Source, Subscription, Tracker, Writes
@@ -170,8 +171,10 @@ def _resolve_target(app: Application, kind: str, path: str, argocd_namespace: st
     `SourceError`, or `TargetError`.
     """
     source = choose_source(app, FORCED.get(kind, ""))
-    if kind == "helmvalues" and path.startswith("$"):
-        return _values_file_at_ref(app, path, source)
+    if kind == "helmvalues" and "$" in path:  # as in the source's `valueFiles`
+        path = with_variables(path, app, source, argocd_namespace)
+        if path.startswith("$"):
+            return _values_file_at_ref(app, path, source)
 
     # A chart in a Helm repository cannot be written. `git-repository` names another repository to
     # write to, but an override file there would not help: Argo CD never reads override files for

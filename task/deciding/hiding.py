@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from task.annotations.application import with_variables
 from task.annotations.write_back import inside
 from task.deciding.overlays import lists_after
 from task.editors import override_kustomize
@@ -511,11 +512,16 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
     override_files = _override_files(sub, source) if in_repository(source, sub) else []
     overrides = [(path, mapping(_plain_of(files, path), "helm")) for path in override_files]
 
+    app = sub.application
     value_files = source.value_files
     files_from = None
     for path, helm in overrides:
         if isinstance(helm.get("valueFiles"), list):
-            value_files = tuple(map(str, elements(helm, "valueFiles")))
+            # Argo CD's namespace is unknown here; almost always, it is the Application's.
+            value_files = tuple(
+                with_variables(str(name), app, source, app.namespace)
+                for name in elements(helm, "valueFiles")
+            )
             files_from = path
 
     file_parameters = tuple(Parameter(name, "") for name in source.file_parameters)
@@ -940,7 +946,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
             return inside("", path_in_repo)
         if "://" in name or not in_repository(source, sub):
             return None
-        return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
+        return inside(source.path, name)
     except TaskError:  # the path leads out of the repository, which Argo CD reports
         return None
 

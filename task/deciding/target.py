@@ -66,6 +66,8 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
         # These include the places that the other kinds of override files need.
         places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))
+        if sub.target == "file":  # in a Helm source, it is a values file
+            places += hiding_places(sub, "helmvalues")
         return tuple(places)
 
     kind = _kind(sub, {})  # no files, because this kind does not depend on them

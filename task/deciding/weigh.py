@@ -607,8 +607,11 @@ def _deferred_move(
             because = f"{hold_text(hold)}; {deferred.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
 
+    hold_of_others = situation.facts.elsewhere.get(sub.identity)
     if hold.is_freeze:
         end = "the first run after the freeze will write it"
+    elif hold == hold_of_others:
+        end = "the first run after that hold will write it"
     else:
         end = f"image-update release {sub.application.key} ends the hold and writes it"
     verdict = Verdict(

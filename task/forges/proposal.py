@@ -281,15 +281,16 @@ def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
     The same change in several files is a single row that lists the files.
     """
     rows: dict[tuple[str, ...], Row] = {}  # by (Application, image, old version, new version)
+    files: dict[tuple[str, ...], list[str]] = {}  # of each row
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         for change in app.changes:
             row = _change_row(name, change)
             key = (name, row.image, row.old, row.new)
-            if key in rows:
-                distinct_files = dict.fromkeys(filter(None, (rows[key].file, row.file)))
-                row = row._replace(file=", ".join(distinct_files))
-            rows[key] = row
+            files_of_row = files.setdefault(key, [])
+            if row.file and row.file not in files_of_row:
+                files_of_row.append(row.file)
+            rows[key] = row._replace(file=", ".join(files_of_row))
     return list(rows.values())
 
 

@@ -217,12 +217,17 @@ def _places_of_wishes(
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
-    """Return the snapshot with the files of these places added, read at the same commit."""
+    """Return the snapshot with the files of these places added, read at the same commit.
+
+    If the store could only read them at a newer commit, the snapshot's tip becomes "", so that
+    nothing can land on it.
+    """
     wanted = tuple(dict.fromkeys(places))
     if not wanted:
         return snapshot
-    new_files = repository.read_more(snapshot, wanted).files
-    return replace(snapshot, files={**snapshot.files, **new_files})
+    added = repository.read_more(snapshot, wanted)
+    tip = snapshot.tip if added.tip == snapshot.tip else ""
+    return replace(snapshot, tip=tip, files={**snapshot.files, **added.files})
 
 
 _MOST_ROUNDS = 20  # fetches, for kustomizations in separate folders that include each other

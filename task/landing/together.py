@@ -286,16 +286,17 @@ def _scene(
     The subscriptions of those Applications come from their annotations, if these can be looked up.
     Otherwise, they are created from the entries in the list of waiting builds.
     """
-    subs_of_run = asked_subscriptions(batch)
-    from_annotations = {key_of_entry(sub): sub for sub in subs_of_run}
-    # waiting builds of Applications that are not part of this run
-    builds_of_others: dict[BuildKey, ListedBuild] = {}
+    listed: dict[BuildKey, ListedBuild] = {}
     for head in heads.values():
-        if head.instead:  # the other head branch has its builds
-            continue
-        for build in head.waiting_list.builds:
-            if build.key not in from_annotations:
-                builds_of_others[build.key] = build
+        if not head.instead:  # otherwise, the other head branch has its builds
+            listed |= {build.key: build for build in head.waiting_list.builds}
+    subs_of_run = asked_subscriptions(batch)
+    # An image without a new build also needs the keys, because its waiting build is verified again.
+    waiting_subs = [sub for sub in subs_of_run if key_of_entry(sub) in listed]
+    base, waiting_subs = _with_keys_read(base, waiting_subs, batch)
+    from_annotations = {key_of_entry(sub): sub for sub in (*subs_of_run, *waiting_subs)}
+    # waiting builds of Applications that are not part of this run
+    builds_of_others = {key: build for key, build in listed.items() if key not in from_annotations}
     scene = Scene(
         base=base,
         from_annotations=from_annotations,
@@ -372,13 +373,23 @@ def _with_config_applied(
 
     configured_subs = governed(subs, config, job.terms.now, changed)
     limited_subs = also_limited(configured_subs, config_of_default_branch, changed)
-    key_paths: list[str] = []  # files with the public keys required by the config
-    for sub in limited_subs:
+    return _with_keys_read(base, limited_subs, batch)
+
+
+def _with_keys_read(
+    base: Snapshot, subs: Sequence[Subscription], batch: Batch
+) -> tuple[Snapshot, list[Subscription]]:
+    """Read the public keys that the repository's config requires for these subscriptions.
+
+    Return the base with the files of the keys, and the subscriptions with the keys' contents.
+    """
+    key_paths: list[str] = []
+    for sub in subs:
         for demand in sub.demands:
             key_paths += demand.keys
     base = with_more(base, map(Place, key_paths), batch.repository)
     with of_config():
-        return base, [with_all_keys(sub, base.files) for sub in limited_subs]
+        return base, [with_all_keys(sub, base.files) for sub in subs]
 
 
 def _decided_on_our_branch(

@@ -513,11 +513,6 @@ def taken_out(
     `move` is the decision about the command (`ask`). If the command's commit writes this build, the
     build is dropped here.
     """
-    if move.decision.verdict in ("error", "refuse"):  # the command has no effect
-        build_move, fate, because = _decide_alone(base, waiting)
-        if fate == "waits":
-            because = move.decision.because
-        return BuildFate(waiting.listed, fate, because, build_move)
     result = _decide_with_ask(base, waiting, ask, move, terms)
     # the build still waits, but has no move: the command's move writes it elsewhere
     is_written_by_command = result.fate == "waits" and result.build_move is None

@@ -121,7 +121,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         try:
             lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
-            pass  # another run wrote the memory branch, so nothing has landed: retry all asks
+            pass  # nothing has landed, so retry all asks
         else:
             keys_to_retry = lander.retried
             settled_decisions = [
@@ -338,11 +338,14 @@ def land_delivery(
 ) -> DeliveryLander:
     """Push a delivery's commits, and return the object that contains the result.
 
-    Raises `Outpaced` if another run wrote the memory branch first, so that no commit has landed.
+    Raises `Outpaced` if another run wrote the memory branch first, so that no commit has landed, or
+    if the base has moved while it was read.
 
     The memory branch (holds, and the lists of waiting builds) is written before the base's commits,
     or in one push with a head branch. Finally, pull requests without waiting builds are closed.
     """
+    if not delivery.base.tip:  # the decisions are based on the files of two commits
+        raise Outpaced(f"{batch.base} has moved")
     lander = DeliveryLander(delivery, batch, attempt, job, world)
     lander.remember_first()
     for prepared in delivery.commits:

@@ -413,6 +413,16 @@ def test_the_error_names_the_value_that_hides_the_update_and_the_remedy(place: s
     assert way_out in one.judged.hint
 
 
+@pytest.mark.parametrize("kind", ["Helm", ""], ids=["known", "unknown"])
+def test_a_hidden_values_file_is_an_error_even_if_the_sources_type_is_unknown(kind: str) -> None:
+    app = hidden_app("/apps/a/values.yaml", {})
+    app["status"] = {"sourceType": kind} if kind else {}
+    override = yaml.safe_dump({"helm": {"parameters": [BELOW]}})
+    one, _ = decided(app, {**VALUES, "apps/a/.argocd-source-a.yaml": override})
+    assert (one.verdict, one.rule) == ("error", "target"), one.because
+    assert "helm.parameters in apps/a/.argocd-source-a.yaml sets image.tag" in one.because
+
+
 TWO_FILES = {"valueFiles": ["values.yaml", "prod.yaml"]}
 HIDDEN_TWICE: dict[str, tuple[dict[str, Any], Texts]] = {
     "helmvalues:values.yaml, helmvalues:prod.yaml": (
@@ -498,6 +508,42 @@ def test_values_that_hide_nothing_are_not_errors(
 ) -> None:
     one, _ = decided(hidden_app(target, section), {**VALUES, **texts})
     assert one.verdict == "update", one.because
+
+
+VARIABLES = [
+    ("p-$ARGOCD_APP_NAME.yaml", "argocd", "p-a.yaml"),
+    ("${ARGOCD_APP_NAME}/p.yaml", "argocd", "a/p.yaml"),
+    ("$ARGOCD_APP_NAME/p.yaml", "team", "team_a/p.yaml"),  # outside Argo CD's namespace
+    ("p-$ARGOCD_APP_NAMESPACE.yaml", "argocd", "p-shop.yaml"),
+    ("p-${ARGOCD_APP_PROJECT_NAME}.yaml", "argocd", "p-default.yaml"),
+    ("/$ARGOCD_APP_SOURCE_PATH/p.yaml", "argocd", "p.yaml"),
+    ("p-$ARGOCD_APP_SOURCE_TARGET_REVISION.yaml", "argocd", "p-main.yaml"),
+    ("$here/apps/a/p-$ARGOCD_APP_NAME.yaml", "argocd", "p-a.yaml"),
+]
+
+
+@pytest.mark.parametrize(("name", "namespace", "path"), VARIABLES)
+def test_variables_that_are_known_before_a_sync_are_replaced_in_values_files_and_targets(
+    name: str, namespace: str, path: str
+) -> None:
+    def application_with(target: str) -> dict[str, Any]:
+        app = hidden_app(target, {"targetRevision": "main"})
+        app["metadata"]["namespace"] = namespace
+        app["spec"]["destination"] = {"namespace": "shop"}
+        source = app["spec"].pop("source")
+        helm = {"helm": {"valueFiles": ["values.yaml", name]}}
+        app["spec"]["sources"] = [{**source, **helm}, {**source, "path": "", "ref": "here"}]
+        return app
+
+    texts = {**VALUES, f"apps/a/{path}": "image: {tag: 1.0.0}\n"}
+    hidden, _ = decided(application_with("helmvalues"), texts)
+    assert f"the values file apps/a/{path} sets image.tag" in hidden.because
+    for target in (path, name):
+        one, after = decided(application_with(f"helmvalues:{target}"), texts)
+        assert one.verdict == "update", one.because
+        assert after[f"apps/a/{path}"] == f"image: {{tag: {NEW}}}\n"
+    newer = {**texts, f"apps/a/{path}": "image: {tag: 10.0.0}\n"}
+    assert decided(application_with(""), newer)[0].rule == "not-newer"
 
 
 POD_10 = POD.replace("1.0.0", "10.0.0")

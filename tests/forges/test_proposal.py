@@ -138,6 +138,11 @@ def test_duplicate_changes_share_one_row() -> None:
     assert body(Content([changes_of(change(), change())])).count("ghcr.io/acme/api") == 1
 
 
+def test_a_row_names_each_file_once_even_if_several_aliases_change_it() -> None:
+    changes = [change(file=file) for file in ("a.yaml", "b.yaml", "a.yaml", "b.yaml")]
+    assert "| `a.yaml, b.yaml` |" in body(Content([changes_of(*changes)]))
+
+
 @pytest.mark.parametrize("forge", FORGES)
 def test_our_marks_are_read_back(forge: str) -> None:
     text = body(Content([changes_of()], commit=COMMIT), forge)

@@ -210,6 +210,18 @@ def test_a_push_with_a_lost_response_is_recognized_as_landed(server: GitServer, 
     )
 
 
+def test_a_deletion_with_a_lost_response_is_recognized_as_landed(
+    server: GitServer, repo: Path
+) -> None:
+    git(repo, "branch", "bump", "main")
+    server.faults["/git-receive-pack"] = -1
+    with BareRepository(Git(os.environ), server.url + "repo.git") as store:
+        head = store.head("bump")
+        assert head is not None
+        store.drop("bump", head.tip)
+    assert "bump" not in git(repo, "branch")
+
+
 def test_no_process_argument_contains_a_secret(server: GitServer, tmp_path: Path) -> None:
     server.logins["bot"] = "tops3cret"
     log = tmp_path / "argv"

@@ -120,6 +120,24 @@ def test_a_command_by_a_person_keeps_defers_or_drops_the_waiting_update(
 
 
 @pytest.mark.parametrize(
+    ("on_base", "fate", "because"),
+    [("1.2.0", "merged", "main now has 1.2.0"), (FIRST, "waits", "semver admits it")],
+)
+def test_a_command_that_fails_on_the_base_does_not_affect_the_waiting_update(
+    on_base: str, fate: str, because: str
+) -> None:
+    """The Application no longer uses the head branch where the build is waiting."""
+    scene = Scene(branch="main:image-update/bump")
+    scene.event("web:1.2.0")
+    scene.write("web", on_base)
+    scene.story = scene.direct
+    report = scene.by_hand("rollback", "web", "99-back")
+    assert verdicts(report) == ["error"]
+    assert told(report) == [("web", "1.2.0", fate)]
+    assert [row.because for row in report.waiting] == [because]
+
+
+@pytest.mark.parametrize(
     ("build", "waits"),
     [("web:1.4.0", "1.4.0"), ("web:1.3.0", "1.2.0"), ("", "1.2.0")],
     ids=["newer", "older", "none"],

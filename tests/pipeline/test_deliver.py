@@ -1,6 +1,6 @@
 """The delivery loop for one branch, with a minimal repository and world."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from task.errors import Outpaced, RepositoryError, Trouble
 from task.image import parse_image
 from task.landing.changeset import Prepared, prepare_commits
 from task.landing.ports import Batch, World
-from task.model import Changeset, LandedCommit, Person, Problem
+from task.model import Changeset, LandedCommit, Person, Place, Problem, Snapshot
 from task.pipeline.deliver import deliver
 from task.pipeline.match import asks_for_images
 
@@ -86,6 +86,29 @@ def test_only_the_application_that_lost_the_race_is_reevaluated() -> None:
     assert repository.landed == ["head-a"]
     rules = {one.subscription.application.name: one.rule for one in outcome.decisions}
     assert rules == {"a": "admitted", "b": "not-newer"}
+
+
+def test_a_decision_is_never_based_on_the_files_of_two_commits() -> None:
+    """If the store has to discard what it has fetched, it continues at the branch's current tip."""
+
+    class Restarting(Repository):
+        def read_more(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:
+            if self.then:
+                self.commit(self.then)
+                self.then = {}
+                return replace(super().read_more(snapshot, places), tip=self.tip)
+            return super().read_more(snapshot, places)
+
+    path = "apps/a/kustomization.yaml"
+    repository = Restarting((), {path: says("1.0.0")})
+    message = {".image-update/message": "deploy: {{.AppName}}"}
+    config = {".image-update/config": "version: 1\ncommit: {template: .image-update/message}\n"}
+    repository.commit({**config, **message, path: says("1.1.0")})
+    app = parse_application(application("a", URL), PREFIX)
+    asks = asks_for_images([subscribe(app)], [IMAGE]).asks
+    outcome = deliver(Batch(repository, "main", tuple(asks)), JOB, world())
+    assert [one.verdict for one in outcome.decisions] == ["update"]
+    assert repository.files[path] == says("1.1.0")
 
 
 def test_a_stale_second_entry_for_an_image_does_not_count_as_current() -> None:

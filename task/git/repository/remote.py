@@ -567,13 +567,13 @@ class Remote:
         return git_errors.refusal(status, error.err, subject, forced=rejected.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Return whether this commit is a branch's tip, or one of the branch's recent commits."""
+        """Return whether this commit is a branch's tip, or one of the branch's recent commits. The
+        commit "" is that of a branch that does not exist.
+        """
         tip = self.tip(branch)
-        if not tip:
-            return False
         if tip == commit:
             return True
-        return any(oid == commit for oid, _, _ in self._recent_commits(branch))
+        return tip != "" and any(oid == commit for oid, _, _ in self._recent_commits(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
         """Return the branch's recent commit with this parent and tree, or "" if there is none. This
