@@ -252,6 +252,10 @@ def test_random_functions_are_rejected_with_a_hint() -> None:
             f'{UNIQUE}, Merge requires all param sets to be unique. Duplicate key was {{"env":"a"}}',
         ),
         (
+            "[{matrix: {generators: [{list: {}, clusters: {}}, {list: {}}]}}]",
+            "failed to get params for first generator in the matrix generator: found more than one generator in matrix.",
+        ),
+        (
             "[{git: {repoURL: r}}]",
             "error generating params from git: neither directories nor files",
         ),
@@ -290,6 +294,26 @@ def test_a_generator_that_needs_a_server_does_not_affect_the_others(kind: str) -
     (unknown,) = result.unknown
     assert unknown.message.startswith(f"the ApplicationSet's {kind} generator needs a server: ")
     assert "--applications cluster" in unknown.hint
+
+
+def test_a_generator_with_several_kinds_generates_the_applications_of_each_kind() -> None:
+    template = "template: {metadata: {labels: {from: clusters}}}"
+    generators = (
+        f"[{{list: {{elements: [{{name: web}}]}}, clusters: {{{template}}}, plugin: {{}}}}]"
+    )
+    result = made(generators, clusters=[])
+    assert names(result) == ["web", "in-cluster"]
+    labels = [app["metadata"].get("labels") for app in result.applications]
+    assert labels == [None, {"from": "clusters"}]
+    assert [unknown.message.split(" needs ")[0] for unknown in result.unknown] == [
+        "the ApplicationSet's plugin generator"
+    ]
+
+
+def test_a_selector_applies_to_all_kinds_of_a_generator() -> None:
+    selector = "selector: {matchLabels: {name: in-cluster}}"
+    generators = f"[{{list: {{elements: [{{name: web}}]}}, clusters: {{}}, {selector}}}]"
+    assert names(made(generators, clusters=[])) == ["in-cluster"]
 
 
 def test_a_matrix_that_contains_a_generator_that_needs_a_server_has_an_unknown_result() -> None:
