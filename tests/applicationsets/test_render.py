@@ -370,6 +370,8 @@ def test_a_flat_list_of_clusters_generates_one_application() -> None:
         ("*/[[:alpha:]].json", ["a/b/c.json", "a/x.json"]),
         ("a/[z-a].txt", []),
         ("a/[x", []),
+        ("a/[\\]x-z].txt", ["a/y.txt"]),
+        ("a/x.json\\", []),
         ("nothing", []),
     ],
 )
@@ -381,6 +383,17 @@ def test_file_patterns_match_as_in_git_ls_files(pattern: str, found: list[str]) 
         f"{path.rpartition('/')[0].replace('/', '-')}.{path.rpartition('/')[2]}" for path in found
     ]
     assert names(result) == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"), [("[b]", "x.json"), ("[b]/x.json", "x.json"), ("[b]/y.json", "y.json")]
+)
+def test_a_file_pattern_also_matches_a_name_that_contains_its_wildcards(
+    pattern: str, found: str
+) -> None:
+    files = Files("[b]/x.json", "b/y.json")
+    generators = f"[{{git: {{repoURL: r, files: [{{path: '{pattern}'}}]}}}}]"
+    assert names(made(generators, "{{.path.filename}}", files)) == [found]
 
 
 def test_a_revision_can_come_from_the_first_generator_in_a_matrix() -> None:
