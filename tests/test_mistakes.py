@@ -573,6 +573,14 @@ def test_a_folder_without_applications_is_reported_with_its_file_count(
     assert "no Application with an image-list was found" in result.stderr
 
 
+@pytest.mark.parametrize("content", ["", "[a, 3]", '{"image": "x"}', "kind: ConfigMap\n"])
+def test_a_file_without_applications_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "apps.yaml").write_text(content)
+    result = run("--applications", "apps.yaml", cwd=tmp_path)
+    told = ["no Application was found in apps.yaml", f"no Application tracks {WEB}"]
+    assert (result.code, messages(result)) == (0, told)
+
+
 @pytest.mark.parametrize("name", ["argocd", "cluster"])
 def test_a_folder_with_the_name_of_a_server_is_mentioned_if_there_is_no_server(
     tmp_path: Path, name: str
