@@ -91,7 +91,7 @@ def _is_deep(value: Any) -> bool:
         inner_containers = []
         for container in containers:
             items = container.values() if isinstance(container, dict) else container
-            inner_containers += [item for item in items if isinstance(item, dict | list)]
+            inner_containers += [item for item in items if isinstance(item, (dict, list))]
         if not inner_containers:
             return False
         containers = inner_containers

@@ -239,6 +239,22 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     assert "argocd-image-updater-config" in compared(manifest(tmp_path, *silent)).stdout
 
 
+def test_the_numbers_in_the_last_line_of_the_comparison_add_up(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a", "b", "c")
+    # Image Updater ignores this strategy, because the entry has no alias
+    by_date = {**GIT, "image_list": WEB, "web.update_strategy": "newest-build"}
+    apps = manifest(
+        tmp_path,
+        application("a", repo, **GIT),
+        application("b", repo),
+        application("c", repo, **by_date),
+    )
+    assert (
+        "3 Applications: 1 as before, 1 from live to Git, 1 with a different file or strategy"
+        in compared(apps).stdout.splitlines()
+    )
+
+
 def test_without_the_from_image_updater_option_lint_only_mentions_the_config_map(
     tmp_path: Path,
 ) -> None:

@@ -573,6 +573,25 @@ def test_a_folder_without_applications_is_reported_with_its_file_count(
     assert "no Application with an image-list was found" in result.stderr
 
 
+@pytest.mark.parametrize("content", ["", "[a, 3]", '{"image": "x"}', "kind: ConfigMap\n"])
+def test_a_file_without_applications_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "apps.yaml").write_text(content)
+    result = run("--applications", "apps.yaml", cwd=tmp_path)
+    told = ["no Application was found in apps.yaml", f"no Application tracks {WEB}"]
+    assert (result.code, messages(result)) == (0, told)
+
+
+@pytest.mark.parametrize("name", ["argocd", "cluster"])
+def test_a_folder_with_the_name_of_a_server_is_mentioned_if_there_is_no_server(
+    tmp_path: Path, name: str
+) -> None:
+    assert "folder" not in run("--applications", name, cwd=tmp_path).stderr
+    (tmp_path / name).mkdir()
+    result = run("--applications", name, cwd=tmp_path)
+    assert result.code == 2
+    assert f"; to read the folder {name}, use ./{name}" in result.stderr
+
+
 def test_a_broken_file_among_the_manifests_is_named(tmp_path: Path) -> None:
     pod = f"kind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
     repo = bare_repo(tmp_path, {"apps/web/pod.yaml": f"{pod}a: [\n", "apps/web/a.yaml": "a: b\n"})

@@ -132,6 +132,11 @@ def test_merge_keys_are_resolved_as_in_kubectl(text: str, read: object) -> None:
     assert data(f"{APP}{anchors}read: {text}\n")[0]["read"] == read  # type: ignore[index]
 
 
+def test_a_tab_in_the_indentation_is_mentioned() -> None:
+    (found,) = documents(f"{APP}metadata:\n\tname: web\n")
+    assert "(a tab?)" in found.problem
+
+
 @pytest.mark.parametrize("text", ["{<<: x}", "{<<: [a]}", "{<<: [*one, [*one]]}"])
 def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
     (found,) = documents(f"{APP}one: &one {{}}\nread: {text}\n")

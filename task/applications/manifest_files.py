@@ -274,7 +274,7 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
                 f"--applications: stdin has more than {LARGEST:,} bytes",
                 hint="pass fewer manifests: use kubectl get --selector, or several runs",
             )
-        return or_broken(found_in(content, "stdin"), [("stdin", content)])
+        return or_broken(found_in(content, "stdin"), [("stdin", content)], "stdin")
 
     if os.path.isdir(path):
         return _in_folder(path, rendering)
@@ -299,7 +299,7 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
             f"--applications: cannot read {path!r}: {error.strerror}",
             hint="pass a readable manifest file",
         ) from None
-    return or_broken(found_in(content, path), [(path, content)])
+    return or_broken(found_in(content, path), [(path, content)], path)
 
 
 def _unreadable_folder(error: OSError, root: str) -> Found:

@@ -90,7 +90,7 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
 def or_broken(
     found: Iterable[Found],
     files: Iterable[tuple[str, bytes]],
-    place: str = "",
+    place: str,
 ) -> Iterator[Found]:
     """Yield the manifests that were found. If none of them is of a relevant kind, also yield the
     reason.
@@ -110,9 +110,9 @@ def or_broken(
 
     broken_files = _broken_files(files)
     yield from broken_files
-    if place and not broken_files and not has_trouble:
+    if not broken_files and not has_trouble:
         message = f"no Application was found in {place}"
-        trouble = Trouble.warning("source", message, "pass the folder with the Applications")
+        trouble = Trouble.warning("source", message, "pass the manifests of the Applications")
         yield Found({}, place, trouble, advice=True)
 
 

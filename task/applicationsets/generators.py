@@ -17,6 +17,7 @@ from task.applicationsets.fill import Filler, Params
 from task.applicationsets.git_paths import chosen_files, chosen_folders, path_params
 from task.applicationsets.sprig_text import normalize
 from task.errors import Malformed
+from task.plain_data import mapping
 from task.templates.go_template.values import AnyMap, GoMap
 from task.text import nearest, shortened
 
@@ -89,10 +90,10 @@ class Generators:
         if outer:
             generator = self._fill_generator(generator, outer)
 
-        kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
+        kinds = _kinds_of(generator)
         if not kinds:
             raise _unknown_kind_error(generator)
-        kind = kinds[0]  # a generator should have only one kind
+        kind = kinds[0]  # the callers make sure that there is only one
         if kind in ELSEWHERE:
             message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
             raise UnknowableError(message, WAY_OUT)
@@ -379,6 +380,8 @@ class Generators:
         `outer` is the row with which the member is rendered, if any. `depth` is the depth of the
         `matrix` or `merge`. Error messages begin with `failed`.
         """
+        if len(_kinds_of(member)) > 1:
+            raise Malformed(f"{failed}: found more than one generator in matrix.Generators")
         try:
             return self.params(member, outer, depth + 1)
         except UnknowableError:  # also a `Malformed`, but the ApplicationSet is valid
@@ -429,6 +432,24 @@ _MAKERS = {
     "matrix": Generators.matrix,
     "merge": Generators.merge,
 }
+
+
+def with_one_kind(generator: Any) -> list[Any]:
+    """Return a generator as a list of generators with one kind each, because Argo CD uses all kinds
+    of a generator.
+
+    An invalid generator is returned unchanged.
+    """
+    kinds = _kinds_of(generator)
+    if len(kinds) < 2:
+        return [generator]
+    selector = generator.get("selector")
+    return [{kind: generator[kind], "selector": selector} for kind in kinds]
+
+
+def _kinds_of(generator: Any) -> list[str]:
+    fields = mapping(generator)
+    return [kind for kind in (*_MAKERS, *ELSEWHERE) if fields.get(kind) is not None]
 
 
 def _unknown_kind_error(generator: Mapping[str, Any]) -> Malformed:

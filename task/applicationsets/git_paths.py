@@ -17,6 +17,9 @@ _POSIX = {
     "alnum": "A-Za-z0-9", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": r"\s",
     "xdigit": "0-9A-Fa-f", "punct": r"!-/:-@\[-`{-~",
 }  # fmt: skip
+_NEVER = r"[^\s\S]"
+# In brackets: a class such as `[:alpha:]`, or a character or a range, whose ends may be escaped.
+_BRACKET_PART = re.compile(r"\[:([^]]*):\]|(\\?.)(?:-(\\.|[^]\\]))?", re.DOTALL)
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
@@ -80,8 +83,9 @@ def _matching_paths(
 def _pathspec(spec: str) -> re.Pattern[str]:
     """Return a regular expression for a path in Git's wildmatch syntax, such as `apps/*/app.json`.
 
-    `*` and `?` also match `/` (Git's flag `WM_PATHNAME` is off). A path without wildcards also
-    matches everything below it. Raises `Malformed` for a path that is too long.
+    `*` and `?` also match `/` (Git's flag `WM_PATHNAME` is off). As in Git, a path also matches a
+    file or folder with exactly this name, and everything in the folder, even if the name contains
+    wildcards. Raises `Malformed` for a path that is too long.
     """
     if len(spec) > LONGEST:
         raise Malformed(
@@ -91,19 +95,20 @@ def _pathspec(spec: str) -> re.Pattern[str]:
     path = spec.removeprefix("./").removeprefix("/")
     if not path:
         return re.compile(".*", re.DOTALL)
+    literal = re.escape(path.rstrip("/")) + "(?:/.*)?"
     has_wildcards = bool(set(path) & set("*?[\\"))
     if not has_wildcards:
-        return re.compile(re.escape(path.rstrip("/")) + "(?:/.*)?", re.DOTALL)
+        return re.compile(literal, re.DOTALL)
 
     first, *after_stars = _patterns_between_stars(path)
     if not after_stars:  # there are no stars, only other wildcards
-        return re.compile(first, re.DOTALL)
+        return re.compile(f"{literal}|{first}", re.DOTALL)
     *inner, last = after_stars
     # `apps/*/*.json` becomes `apps/(?>.*?/).*\.json`. With atomic groups, the part between two
     # stars matches only at the first possible position. The result is the same, and matching is
     # never slow.
     inner_patterns = "".join(f"(?>.*?{pattern})" for pattern in inner if pattern)
-    return re.compile(f"{first}{inner_patterns}.*{last}", re.DOTALL)
+    return re.compile(f"{literal}|{first}{inner_patterns}.*{last}", re.DOTALL)
 
 
 def _patterns_between_stars(path: str) -> list[str]:
@@ -125,7 +130,7 @@ def _patterns_between_stars(path: str) -> list[str]:
         else:
             if sign == "\\":
                 position += 1  # the next character is literal
-            patterns[-1] += re.escape(path[position : position + 1])
+            patterns[-1] += re.escape(path[position : position + 1]) or _NEVER
         position += 1
     return patterns
 
@@ -134,32 +139,31 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
     """Return the regular expression for the brackets at this position, such as `[a-z]`, and the
     position after them.
 
-    `!` and `^` negate. A `[` without a `]` never matches.
+    `!` and `^` negate. A backslash makes the next character literal. A `[` without a `]` never
+    matches.
     """
-    never_matches = r"[^\s\S]"
     is_negated = path.startswith(("!", "^"), opening + 1)
     start = opening + 2 if is_negated else opening + 1
-    end = path.find("]", start + 1)  # a `]` in the first position is literal
-    # A `]` that ends a class does not end the brackets: in `[[:alpha:]_]`, the second one does.
-    while end > 0 and path.rfind("[:", start, end) > path.rfind(":]", start, end):
-        end = path.find("]", end + 1)
-    if end < 0:
-        return never_matches, len(path)
-
+    position = start
     characters = ""
-    for part in re.split(r"(\[:[a-z]+:\])", path[start:end]):
-        is_class = part.startswith("[:") and part.endswith(":]")  # [:alpha:]
-        class_name = part[2:-2] if is_class else ""
-        if class_name:
+    # a `]` in the first position is literal
+    while position == start or not path.startswith("]", position):
+        part = _BRACKET_PART.match(path, position)
+        if not part:  # the path ends before the brackets do
+            return _NEVER, len(path)
+        position = part.end()
+        class_name, low, high = part.groups()
+        if low is None:  # [:alpha:]
             characters += _POSIX.get(class_name, "")
-        else:  # escape the characters that only Python treats specially
-            characters += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
-    try:
-        re.compile(f"[{characters}]")
-    except re.error:  # an invalid range, such as [z-a]
-        return never_matches, end + 1
+            continue
+        low = low[-1]  # without its backslash
+        high = high[-1] if high else low
+        if low <= high:  # in an invalid range, such as z-a, there are no characters
+            characters += f"{re.escape(low)}-{re.escape(high)}"
+    if not characters:
+        return "." if is_negated else _NEVER, position + 1
     negation = "^" if is_negated else ""
-    return f"[{negation}{characters}]", end + 1
+    return f"[{negation}{characters}]", position + 1
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:

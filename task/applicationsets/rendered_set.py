@@ -9,11 +9,18 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from task.applicationsets import go_yaml
 from task.applicationsets.fill import Budget, Filler, Params
-from task.applicationsets.generators import Generators, GitFiles, NamedCluster, UnknowableError
+from task.applicationsets.generators import (
+    Generators,
+    GitFiles,
+    NamedCluster,
+    UnknowableError,
+    with_one_kind,
+)
 from task.errors import Malformed, Trouble
 from task.model import Image
 from task.plain_data import mapping
@@ -128,7 +135,7 @@ def _parameter_sets(
             "the ApplicationSet has no generators",
             "see the ApplicationSet specification",
         )
-    for generator in generator_specs:
+    for generator in chain.from_iterable(map(with_one_kind, generator_specs)):
         # The body is under the generator's kind: {"list": {"elements": …, "template": …}}. A
         # selector may come before or after it.
         bodies = [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial, reduce
@@ -29,22 +30,27 @@ from task.templates.go_template.functions import Builtin, cut, named, truth
 from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 DEEPEST = 100
+_WHOLE_NUMBER = re.compile(r"([+-]?\w{1,70})(?:\.0+)?", re.ASCII)  # int64 has at most 64 digits
+_OCTAL = re.compile(r"\b0(?=[0-9_])")  # the prefix of an octal number in Go
 
 
 def _as_integer(value: Any) -> int:
-    """Return any value as an integer, as spf13/cast does: a string that is not a number becomes
+    """Return any value as an int64, as spf13/cast does: a string that is not such a number becomes
     0.
+
+    A prefix determines the base of a string: `0x10` is 16, and `010` is 8.
     """
-    if isinstance(value, bool):
-        return int(value)
     if isinstance(value, (int, float)):
-        return int(value) if math.isfinite(value) else 0
+        whole = int(value) if math.isfinite(value) else 0
+        return whole if whole == _int64(whole) else -(2**63)  # as on amd64
+    digits = _WHOLE_NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if not digits:
+        return 0
     try:
-        # A prefix such as 0x determines the base. The size limits the work for a long string.
-        return int(str(value)[:32], 0)
-    except ValueError:  # also raised for a decimal number with leading zeros
-        is_decimal = isinstance(value, str) and value.isdecimal() and len(value) < 20
-        return int(value) if is_decimal else 0
+        whole = int(_OCTAL.sub("0o", digits[1]), 0)
+    except ValueError:
+        return 0
+    return whole if whole == _int64(whole) else 0
 
 
 def _as_float(value: Any) -> float:
@@ -67,7 +73,7 @@ def _divide(first: Any, second: Any) -> int:
         raise FailedTemplate("runtime error: integer divide by zero")
     quotient = abs(dividend) // abs(divisor)
     same_sign = (dividend < 0) == (divisor < 0)
-    return quotient if same_sign else -quotient
+    return _int64(quotient if same_sign else -quotient)
 
 
 def _multiply(*values: Any) -> int:
@@ -467,7 +473,9 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "mul": Builtin(_multiply, 1),
     "div": Builtin(_divide, 2, 2),
     "mod": Builtin(
-        lambda number, other: _as_integer(number) - _as_integer(other) * _divide(number, other),
+        lambda number, other: _int64(
+            _as_integer(number) - _as_integer(other) * _divide(number, other)
+        ),
         2,
         2,
     ),

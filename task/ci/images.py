@@ -100,7 +100,7 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     for image in images:
         has_version = bool(image.tag or image.digest)
         if not has_version:
-            raise _missing_version_error(image)
+            raise _missing_version_error(image, alone=len(images) == 1)
         key = (image.identity, image.tag)
         earlier = distinct.setdefault(key, image)  # `image` itself if it is the first with this key
         if earlier.digest and image.digest and earlier.digest != image.digest:
@@ -114,12 +114,16 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     return tuple(distinct.values())
 
 
-def _missing_version_error(image: Image) -> UsageError:
-    """Return the error for an image with neither a tag nor a digest."""
+def _missing_version_error(image: Image, *, alone: bool) -> UsageError:
+    """Return the error for an image with neither a tag nor a digest.
+
+    `alone` is whether it is the only image. Otherwise, it may be a part of one with a space in it.
+    """
+    about_spaces = "" if alone else "; a space separates two images"
     if VERSION.fullmatch(image.name):
-        hint = f"use the full reference, such as ghcr.io/acme/web:{image.name}"
+        hint = f"use the full reference, such as ghcr.io/acme/web:{image.name}{about_spaces}"
         return UsageError(f"--image: {image.name!r} is a tag without an image", hint=hint)
-    hint = f"use {image.name}:<tag>, as the build pushed it"
+    hint = f"use {image.name}:<tag>, as the build pushed it{about_spaces}"
     return UsageError(f"--image: {image.name!r} has neither a tag nor a digest", hint=hint)
 
 

@@ -439,10 +439,12 @@ def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
     unchanged_rows = [row for row in rows if not row.changes]
     parts = [f"{len(unchanged_rows)} as before"]
-    # none of these numbers includes rows in which only the file or the strategy changes
     changes = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
     for (before, after), number in sorted(changes.items()):
         parts.append(f"{number} from {words[before]} to {words[after]}")
+    others = len(rows) - len(unchanged_rows) - changes.total()
+    if others:
+        parts.append(f"{others} with a different file or strategy")
     yield f"{counted(len(rows), 'Application')}: {', '.join(parts)}"
 
 

@@ -97,6 +97,8 @@ def _without_unused_values(app: Application) -> Application:
     """
     if not app.live or "write-back-target" in app.annotations:
         return app
+    if not any(source.values for source in app.sources):
+        return app
     return replace(app, sources=tuple(replace(source, values="") for source in app.sources))
 
 

@@ -310,7 +310,9 @@ def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
     """
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [
-        decision if decision.overridden_by in writers else replace(decision, overridden_by="")
+        replace(decision, overridden_by="")
+        if decision.overridden_by and decision.overridden_by not in writers
+        else decision
         for decision in decisions
     ]
 

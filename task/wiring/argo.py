@@ -398,7 +398,13 @@ def applications(
     with closing(repositories):
         for source in used_sources:
             if source in ("cluster", "argocd"):
-                yield from argo.manifests(source, scope, images)
+                try:
+                    yield from argo.manifests(source, scope, images)
+                except UsageError as error:
+                    if not os.path.isdir(source):
+                        raise
+                    hint = f"{error.hint}; to read the folder {source}, use ./{source}"
+                    raise UsageError(error.message, hint=hint) from None
                 continue
             manifests = _manifests_in(source, repositories, rendering)
             try:

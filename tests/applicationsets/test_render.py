@@ -73,6 +73,20 @@ def test_an_application_inherits_namespace_and_owner_from_its_set() -> None:
     ("template", "text"),
     [
         ("{{.size | int | add 1}}", "8"),
+        ("{{int `7.00`}} {{int `1.5`}} {{int `010`}} {{int `-007`}} {{int `08`}}", "7 0 8 -7 0"),
+        (
+            "{{int `0x1F`}} {{int `0b11`}} {{int `1_000`}} {{int ` 7`}} {{int .list}}",
+            "31 3 1000 0 0",
+        ),
+        (
+            "{{int64 `9223372036854775807`}} {{int64 `9223372036854775808`}}",
+            "9223372036854775807 0",
+        ),
+        ("{{int 1e19}} {{max `20251129123456789012345` 1}}", "-9223372036854775808 1"),
+        (
+            "{{div -9223372036854775808 -1}} {{mod -9223372036854775808 -1}}",
+            "-9223372036854775808 0",
+        ),
         ("{{index .list 1}}-{{last .list}}-{{len .list}}", "b-c-3"),
         ("{{range $k, $v := .map}}{{$k}}{{$v}}{{end}}", "x1z2"),
         ("{{.list | join `-`}}", "a-b-c"),
@@ -252,6 +266,10 @@ def test_random_functions_are_rejected_with_a_hint() -> None:
             f'{UNIQUE}, Merge requires all param sets to be unique. Duplicate key was {{"env":"a"}}',
         ),
         (
+            "[{matrix: {generators: [{list: {}, clusters: {}}, {list: {}}]}}]",
+            "failed to get params for first generator in the matrix generator: found more than one generator in matrix.",
+        ),
+        (
             "[{git: {repoURL: r}}]",
             "error generating params from git: neither directories nor files",
         ),
@@ -290,6 +308,26 @@ def test_a_generator_that_needs_a_server_does_not_affect_the_others(kind: str) -
     (unknown,) = result.unknown
     assert unknown.message.startswith(f"the ApplicationSet's {kind} generator needs a server: ")
     assert "--applications cluster" in unknown.hint
+
+
+def test_a_generator_with_several_kinds_generates_the_applications_of_each_kind() -> None:
+    template = "template: {metadata: {labels: {from: clusters}}}"
+    generators = (
+        f"[{{list: {{elements: [{{name: web}}]}}, clusters: {{{template}}}, plugin: {{}}}}]"
+    )
+    result = made(generators, clusters=[])
+    assert names(result) == ["web", "in-cluster"]
+    labels = [app["metadata"].get("labels") for app in result.applications]
+    assert labels == [None, {"from": "clusters"}]
+    assert [unknown.message.split(" needs ")[0] for unknown in result.unknown] == [
+        "the ApplicationSet's plugin generator"
+    ]
+
+
+def test_a_selector_applies_to_all_kinds_of_a_generator() -> None:
+    selector = "selector: {matchLabels: {name: in-cluster}}"
+    generators = f"[{{list: {{elements: [{{name: web}}]}}, clusters: {{}}, {selector}}}]"
+    assert names(made(generators, clusters=[])) == ["in-cluster"]
 
 
 def test_a_matrix_that_contains_a_generator_that_needs_a_server_has_an_unknown_result() -> None:
@@ -332,6 +370,8 @@ def test_a_flat_list_of_clusters_generates_one_application() -> None:
         ("*/[[:alpha:]].json", ["a/b/c.json", "a/x.json"]),
         ("a/[z-a].txt", []),
         ("a/[x", []),
+        ("a/[\\]x-z].txt", ["a/y.txt"]),
+        ("a/x.json\\", []),
         ("nothing", []),
     ],
 )
@@ -343,6 +383,17 @@ def test_file_patterns_match_as_in_git_ls_files(pattern: str, found: list[str]) 
         f"{path.rpartition('/')[0].replace('/', '-')}.{path.rpartition('/')[2]}" for path in found
     ]
     assert names(result) == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"), [("[b]", "x.json"), ("[b]/x.json", "x.json"), ("[b]/y.json", "y.json")]
+)
+def test_a_file_pattern_also_matches_a_name_that_contains_its_wildcards(
+    pattern: str, found: str
+) -> None:
+    files = Files("[b]/x.json", "b/y.json")
+    generators = f"[{{git: {{repoURL: r, files: [{{path: '{pattern}'}}]}}}}]"
+    assert names(made(generators, "{{.path.filename}}", files)) == [found]
 
 
 def test_a_revision_can_come_from_the_first_generator_in_a_matrix() -> None:

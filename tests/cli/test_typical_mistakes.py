@@ -22,6 +22,9 @@ run --image 1.5.0
 run --image ghcr.io/acme/web
     --image: 'ghcr.io/acme/web' has neither a tag nor a digest
     use ghcr.io/acme/web:<tag>, as the build pushed it
+run --image 'ghcr.io/acme/web:1.5 rc1'
+    --image: 'rc1' has neither a tag nor a digest
+    use rc1:<tag>, as the build pushed it; a space separates two images
 run --image https://ghcr.io/acme/web:1
     --image: 'https://ghcr.io/acme/web:1': an image reference cannot begin with 'https://'
     use ghcr.io/acme/web:1

@@ -90,7 +90,7 @@ def in_repository(files: Mapping[str, str]) -> list[Found]:
         found
         for path, text in sorted(files.items())
         if path.startswith("clusters/")
-        for found in or_broken(found_in(text.encode(), path), [(path, text.encode())])
+        for found in or_broken(found_in(text.encode(), path), [(path, text.encode())], path)
     ]
 
 
