@@ -92,20 +92,6 @@ def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -
     assert last == "0 Applications read: 0 errors, 1 warning, 0 remarks"
 
 
-def test_applications_without_annotations_are_a_warning(tmp_path: Path) -> None:
-    item = {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Application",
-        "metadata": {"name": "web"},
-    }
-    (tmp_path / "x.yaml").write_text(yaml.dump(item))
-    ended = image_update("lint", "x.yaml", cwd=tmp_path)
-    first, *_, last = ended.stdout.splitlines()
-    message = "warning: no Application with Image Updater's annotations was found"
-    assert (ended.code, first) == (0, message)
-    assert last == "1 Application read: 0 errors, 1 warning, 0 remarks"
-
-
 @pytest.mark.parametrize(
     "given", [["/none"], ["--applications", "/none"], ["file:///none.git//apps"]]
 )

@@ -162,17 +162,14 @@ def _collect_findings(
     placed_findings: list[Placed] = [
         (finding, *_path_and_line(finding.origin)) for finding in inspected.repository_findings
     ]
-    annotated = (*discovery.applications, *discovery.outside, *discovery.helm_releases)
-    nothing_checked = not (
-        annotated or inspected.passed_over or discovery.templates or discovery.problems
-    )
-    if nothing_checked:
-        message = "no Applications were found, so nothing was checked"
+    nothing_found = not applications_read and not discovery.templates and not discovery.problems
+    if nothing_found:
         hint = "pass a folder or file, as in image-update lint apps/"
-        if applications_read:
-            message = "no Application with Image Updater's annotations was found"
-            hint = "add the annotations, or check --annotation-prefix and the filters"
-        placed_findings.append(_finding_without_place("warning", message, hint))
+        placed_findings.append(
+            _finding_without_place(
+                "warning", "no Applications were found, so nothing was checked", hint
+            )
+        )
     placed_findings += [_finding_of_problem(problem) for problem in discovery.problems]
     placed_findings += _unknown_name_findings(inspected, scope)
 
