@@ -91,6 +91,8 @@ def parse_application(
         },
         origin=origin,
     )
+    if not any("$" in name for source in sources for name in source.value_files):
+        return app
     expanded_sources = []
     for source in sources:
         names = [with_variables(name, app, source, namespace) for name in source.value_files]
