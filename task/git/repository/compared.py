@@ -204,6 +204,7 @@ class ComparedRepository(BareRepository):
         with suppress(SourceError):  # if so, only an explicit branch can be compared
             default, _ = self._remote.default_branch()
 
+        commit = ""
         branch = self._base_name(default)
         if is_branch_name(branch) and not _is_id(branch):
             has_other_default = bool(default) and branch != default
@@ -211,7 +212,8 @@ class ComparedRepository(BareRepository):
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
                 # Without a CI system's branch, `--base` may be a tag or a full ref.
-                if compared.branch or not self._is_commit(compared.base):
+                commit = "" if compared.branch else self._find_commit(compared.base)
+                if not commit:
                     raise
             else:
                 commit = tips[branch]
@@ -220,10 +222,10 @@ class ComparedRepository(BareRepository):
                 return _Base(branch, commit, default=default or branch, tips=tips)
 
         # The base is not a branch.
-        if not default:
-            self._remote.default_branch()  # raises the error that was suppressed above
+        if not default:  # usually raises the error that was suppressed above
+            default, _ = self._remote.default_branch()
         tips = self._remote.fetch_tips(default)
-        commit = self._commit_of_option(compared.base, "--base")
+        commit = commit or self._commit_of_option(compared.base, "--base")
         return _Base(default, commit, default=default, tips={**tips, "HEAD": tips[default]})
 
     def _base_name(self, default: str) -> str:
@@ -247,6 +249,17 @@ class ComparedRepository(BareRepository):
 
         The value is a commit id, a full ref, a branch, or a tag. Raises `UsageError`.
         """
+        commit = self._find_commit(text)
+        if not commit:
+            raise UsageError(
+                f"{option}: {blanked(text)!r} is not a commit in this checkout or in"
+                f" {self._remote.repo}",
+                hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
+            )
+        return commit
+
+    def _find_commit(self, text: str) -> str:
+        """Return the commit that an option's value refers to, or "" if there is none."""
         commit = self._commit_in_checkout(text)
         if commit and not self._remote.objects.absent([commit]):
             return commit
@@ -265,19 +278,7 @@ class ComparedRepository(BareRepository):
             commit = self._remote.fetch_commit(name)
             if commit:
                 return commit
-        raise UsageError(
-            f"{option}: {blanked(text)!r} is not a commit in this checkout or in"
-            f" {self._remote.repo}",
-            hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
-        )
-
-    def _is_commit(self, text: str) -> bool:
-        """Whether this is the name of a commit in the checkout or on the server."""
-        try:
-            self._commit_of_option(text, "--base")
-        except UsageError:
-            return False
-        return True
+        return ""
 
     def _commit_in_checkout(self, text: str) -> str:
         """Return the commit to which a name resolves in the checkout, or "" if there is none."""
