@@ -329,8 +329,10 @@ def _read_chunk(chunk: str, line: int) -> Iterator[ManifestDocument]:
             yield ManifestDocument(data, first_line, text=chunk, number=number)
     except NotYaml as error:
         error_line = line + max(error.line, 1) - 1
-        # the parser does not name this character, which is usually a tab in the indentation
-        what = error.what.replace("found character that", "found a character (a tab?) that")
+        what = error.what
+        if "\t" in chunk:
+            # the parser does not name the character, which is probably a tab in the indentation
+            what = what.replace("found character that", "found a character (a tab?) that")
         yield ManifestDocument(None, line, f"line {error_line}: {what}")
     except Malformed as error:
         yield ManifestDocument(None, line, error.message)

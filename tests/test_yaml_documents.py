@@ -137,6 +137,12 @@ def test_a_tab_in_the_indentation_is_mentioned() -> None:
     assert "(a tab?)" in found.problem
 
 
+def test_a_tab_is_not_blamed_in_a_text_without_tabs() -> None:
+    (found,) = documents(f"{APP}metadata: @web\n")
+    assert "cannot start any token" in found.problem
+    assert "tab" not in found.problem
+
+
 @pytest.mark.parametrize("text", ["{<<: x}", "{<<: [a]}", "{<<: [*one, [*one]]}"])
 def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
     (found,) = documents(f"{APP}one: &one {{}}\nread: {text}\n")
